@@ -1,0 +1,197 @@
+"""What to run, and within which bounds."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Literal
+
+from .errors import invalid
+from .secrets import MIN_SECRET_BYTES
+
+MIB = 1024 * 1024
+DEFAULT_GRACE = 10.0
+DEFAULT_OUTPUT_BYTES = 64 * MIB
+MAX_SECONDS = 10 * 365 * 86400.0
+MAX_OUTPUT_BYTES = 1 << 50
+MAX_LABELS = 64
+STDIN_OPEN: Final = "open"  # keep the program's stdin open for later `write_stdin`
+
+# The dynamic loader runs these before the program's own first instruction (ld.so(8)).
+LOADER_VARIABLES = frozenset({"LD_PRELOAD", "LD_AUDIT"})
+LOADER_PREFIXES = ("DYLD_",)
+
+
+class OnLimit(str, Enum):
+    TRUNCATE = "truncate"  # keep the head and the tail, count what is dropped
+    TERMINATE = "terminate"  # stop the run: stdout_limit_exceeded / stderr_limit_exceeded
+
+
+class Completion(str, Enum):
+    LEADER = "leader"  # over when the leader exits; what is left of the tree is ended
+    TREE = "tree"  # over when the whole tree is gone by itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one run.  Times are seconds, sizes are bytes; None means unbounded.
+
+    ``timeout`` is wall time since release and counts while the machine sleeps;
+    ``idle_timeout`` is time without output and does not.  ``grace`` is how long
+    the tree has between TERM and KILL.
+    """
+
+    timeout: float | None = None
+    idle_timeout: float | None = None
+    grace: float = DEFAULT_GRACE
+    max_stdout_bytes: int = DEFAULT_OUTPUT_BYTES
+    max_stderr_bytes: int = DEFAULT_OUTPUT_BYTES
+    on_limit: OnLimit = OnLimit.TRUNCATE
+
+    def __post_init__(self) -> None:
+        for name in ("timeout", "idle_timeout"):
+            value = getattr(self, name)
+            if value is not None:
+                _seconds(f"limits.{name}", value, above_zero=True)
+        _seconds("limits.grace", self.grace, above_zero=False)
+        for name in ("max_stdout_bytes", "max_stderr_bytes"):
+            _size(f"limits.{name}", getattr(self, name))
+        object.__setattr__(self, "on_limit", _on_limit(self.on_limit))
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON form; the keys are the field names."""
+        return {
+            "timeout": self.timeout,
+            "idle_timeout": self.idle_timeout,
+            "grace": self.grace,
+            "max_stdout_bytes": self.max_stdout_bytes,
+            "max_stderr_bytes": self.max_stderr_bytes,
+            "on_limit": self.on_limit.value,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One invocation, without a shell.
+
+    ``argv[0]`` is looked up on the program's own PATH.  The program's
+    environment is a small base (``docs/architecture.md`` lists it), the host's
+    variables named in ``inherit_env``, then ``env``, then ``secret_env``.  ``stdin`` is None
+    (null), bytes, or ``"open"``.  ``secrets`` are further values to keep off the disk.
+
+    Raises SupervisorError ``INVALID_REQUEST`` naming the field at fault.
+    """
+
+    argv: Sequence[str]
+    cwd: str | os.PathLike[str] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    inherit_env: Sequence[str] = ()
+    stdin: bytes | Literal["open"] | None = field(default=None, repr=False)
+    secrets: Sequence[str] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "argv", _argv(self.argv))
+        put(self, "cwd", None if self.cwd is None else _cwd(self.cwd))
+        put(self, "env", _environment("env", self.env))
+        put(self, "secret_env", _environment("secret_env", self.secret_env))
+        put(self, "inherit_env", _inherit(self.inherit_env))
+        put(self, "secrets", tuple(self.secrets))
+        both = sorted(set(self.env) & set(self.secret_env))
+        if both:
+            raise invalid("secret_env", f"{both[0]} is also in env", "give each variable once")
+        for name, value in [*self.secret_env.items(), *(("", value) for value in self.secrets)]:
+            _secret(f"secret_env[{name}]" if name else "secrets", value)
+        if not (self.stdin is None or isinstance(self.stdin, bytes) or self.stdin == STDIN_OPEN):
+            raise invalid("stdin", "must be None, bytes or 'open'")
+
+
+def _seconds(name: str, value: object, *, above_zero: bool) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise invalid(name, "must be a finite number of seconds")
+    if value < 0 or (above_zero and value == 0) or value > MAX_SECONDS:
+        raise invalid(name, "must be positive and at most ten years" if above_zero else "must be 0 or more")
+
+
+def _size(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise invalid(name, "must be a whole number of bytes")
+    if not 0 < value <= MAX_OUTPUT_BYTES:
+        raise invalid(name, "must be at least 1 byte and at most 1 PiB")
+
+
+def _on_limit(value: object) -> OnLimit:
+    try:
+        return OnLimit(value)
+    except ValueError:
+        raise invalid("limits.on_limit", "must be 'truncate' or 'terminate'") from None
+
+
+def _argv(argv: object) -> tuple[str, ...]:
+    if isinstance(argv, str | bytes) or not isinstance(argv, Sequence):
+        raise invalid("argv", "must be a list of strings, not one string", "argv=['rg', 'TODO', 'src']")
+    if not argv:
+        raise invalid("argv", "is empty", "name the program to run")
+    items = tuple(os.fsdecode(item) if isinstance(item, bytes | os.PathLike) else item for item in argv)
+    for index, item in enumerate(items):
+        if not isinstance(item, str):
+            raise invalid(f"argv[{index}]", "is not a string")
+        if "\0" in item:
+            raise invalid(f"argv[{index}]", "contains a NUL byte")
+    if not items[0]:
+        raise invalid("argv[0]", "is empty", "name the program to run")
+    return items
+
+
+def _cwd(cwd: object) -> str:
+    if not isinstance(cwd, str | os.PathLike):
+        raise invalid("cwd", "is not a path")
+    path = os.fsdecode(cwd)
+    if not path or "\0" in path:
+        raise invalid("cwd", "is empty" if not path else "contains a NUL byte")
+    return path
+
+
+def _variable_name(where: str, name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise invalid(where, "has an empty or non-string name")
+    if "=" in name or "\0" in name:
+        raise invalid(where, "has a name with '=' or NUL in it")
+    if name in LOADER_VARIABLES or name.startswith(LOADER_PREFIXES):
+        raise invalid(f"{where}[{name}]", "would make the loader run other code before the program")
+    return name
+
+
+def _environment(where: str, env: object) -> dict[str, str]:
+    if not isinstance(env, Mapping):
+        raise invalid(where, "must be a mapping of names to values")
+    checked = {}
+    for name, value in env.items():
+        name = _variable_name(where, name)
+        if not isinstance(value, str):
+            raise invalid(f"{where}[{name}]", "is not a string")
+        if "\0" in value:
+            raise invalid(f"{where}[{name}]", "contains a NUL byte")
+        checked[name] = value
+    return checked
+
+
+def _inherit(names: object) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise invalid("inherit_env", "must be a list of variable names")
+    return tuple(sorted({_variable_name("inherit_env", name) for name in names}))
+
+
+def _secret(where: str, value: object) -> None:
+    if not isinstance(value, str) or "\0" in value:
+        raise invalid(where, "is not a string without NUL")
+    if len(value.encode("utf-8", "surrogateescape")) < MIN_SECRET_BYTES:
+        raise invalid(
+            where,
+            f"is shorter than {MIN_SECRET_BYTES} bytes, too short to be redacted safely",
+            "use a longer secret, or pass it as an ordinary variable",
+        )

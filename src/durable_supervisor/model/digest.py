@@ -1,0 +1,51 @@
+"""Keyed digests of a request, one per field, so that a conflict can name what differs.
+
+Only digests are stored: keyed (HMAC-SHA-256, RFC 2104), so that a short value
+cannot be guessed from the journal alone.  The resolved executable is not part
+of it: a program upgraded behind the same name is still the same request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+
+from .command import STDIN_OPEN
+from .request import StartRequest
+
+FIELDS = ("argv", "cwd", "env", "inherit_env", "stdin", "limits", "completion")
+
+
+def request_digests(request: StartRequest, cwd: str, key: bytes) -> dict[str, str]:
+    """``{field: hex digest}`` for every name in `FIELDS`.  ``cwd`` is the absolute directory."""
+    command = request.command
+    stdin = command.stdin
+    canonical: dict[str, object] = {
+        "argv": list(command.argv),
+        "cwd": cwd,
+        "env": sorted([*command.env.items(), *command.secret_env.items()]),
+        "inherit_env": list(command.inherit_env),
+        "limits": request.limits.to_dict(),
+        "completion": request.completion.value,
+    }
+    digests = {name: field_digest(key, name, _encode(value)) for name, value in canonical.items()}
+    raw = b"null" if stdin is None else b"open" if stdin == STDIN_OPEN else b"bytes:" + bytes(stdin)
+    digests["stdin"] = field_digest(key, "stdin", raw)
+    return digests
+
+
+def field_digest(key: bytes, name: str, value: bytes) -> str:
+    """HMAC-SHA-256 over the field's name and value, 32 hex characters (128 bits)."""
+    return hmac.new(key, name.encode() + b"\0" + value, hashlib.sha256).hexdigest()[:32]
+
+
+def differing_fields(stored: Mapping[str, str], offered: Mapping[str, str]) -> list[str]:
+    """The names whose digests differ, in the order of `FIELDS`."""
+    return [name for name in FIELDS if stored.get(name) != offered.get(name)]
+
+
+def _encode(value: object) -> bytes:
+    # Lone surrogates (undecodable bytes of argv or env) survive as \\udcXX escapes.
+    return json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,113 @@
+"""The one error root, and every stable code an error can carry.
+
+Code branches on ``error.code``; people read ``message`` and ``hint``.  A message
+never holds a secret, an environment value or another caller's data.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class ErrorCode(str, Enum):
+    """Stable names; each one is documented in ``docs/errors.md`` and has a test."""
+
+    INVALID_REQUEST = "INVALID_REQUEST"
+    IDEMPOTENCY_CONFLICT = "IDEMPOTENCY_CONFLICT"
+    UNKNOWN_RUN = "UNKNOWN_RUN"
+    AMBIGUOUS_RUN = "AMBIGUOUS_RUN"
+    NOT_STARTED = "NOT_STARTED"
+    OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+    WAIT_TIMEOUT = "WAIT_TIMEOUT"
+    CURSOR_AHEAD = "CURSOR_AHEAD"
+    NOT_CONFIRMED = "NOT_CONFIRMED"
+    NOT_RUNNING = "NOT_RUNNING"
+    STDIN_CLOSED = "STDIN_CLOSED"
+    NOT_RESOLVABLE = "NOT_RESOLVABLE"
+    SUPERVISOR_CLOSED = "SUPERVISOR_CLOSED"
+    FORKED_COPY = "FORKED_COPY"
+    STATE_DIR_IN_USE = "STATE_DIR_IN_USE"
+    STATE_DIR_REFUSED = "STATE_DIR_REFUSED"
+    NO_SPACE = "NO_SPACE"
+    JOURNAL_MISSING = "JOURNAL_MISSING"
+    JOURNAL_BEHIND = "JOURNAL_BEHIND"
+    JOURNAL_MISMATCH = "JOURNAL_MISMATCH"
+    JOURNAL_NEWER = "JOURNAL_NEWER"
+    JOURNAL_CORRUPT = "JOURNAL_CORRUPT"
+    BUSY = "BUSY"
+    WORKER_FAILED = "WORKER_FAILED"
+    UNSUPPORTED_PLATFORM = "UNSUPPORTED_PLATFORM"
+    INTERNAL = "INTERNAL"
+
+
+class Phase(str, Enum):
+    """How far the request had come when the error was raised."""
+
+    VALIDATE = "validate"
+    OPEN = "open"
+    ADMIT = "admit"
+    DISPATCH = "dispatch"
+    RUN = "run"
+    READ = "read"
+    CONTROL = "control"
+
+
+class SupervisorError(Exception):
+    """Every failure the product reports.
+
+    ``retryable`` is true only when sending the same call again is safe and may
+    succeed.  ``details`` holds JSON-able facts (run id, differing field names,
+    owner pid, errno); never a value the caller marked as secret.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        *,
+        phase: Phase = Phase.RUN,
+        retryable: bool = False,
+        hint: str = "",
+        details: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.phase = phase
+        self.retryable = retryable
+        self.hint = hint
+        self.details: dict[str, object] = dict(details or {})
+
+    def __str__(self) -> str:
+        return f"{self.code.value}: {self.message}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (self.code, self.message, self.phase, self.retryable, self.hint, self.details))
+
+    def to_dict(self) -> dict[str, object]:
+        """The JSON form: ``{"code", "message", "phase", "retryable", "hint", "details"}``."""
+        return {
+            "code": self.code.value,
+            "message": self.message,
+            "phase": self.phase.value,
+            "retryable": self.retryable,
+            "hint": self.hint,
+            "details": self.details,
+        }
+
+
+def _rebuild(
+    code: ErrorCode, message: str, phase: Phase, retryable: bool, hint: str, details: dict[str, object]
+) -> SupervisorError:
+    return SupervisorError(code, message, phase=phase, retryable=retryable, hint=hint, details=details)
+
+
+def invalid(field: str, problem: str, hint: str = "") -> SupervisorError:
+    """An ``INVALID_REQUEST`` that names the field at fault, never its value."""
+    return SupervisorError(
+        ErrorCode.INVALID_REQUEST,
+        f"{field}: {problem}",
+        phase=Phase.VALIDATE,
+        hint=hint or f"correct {field} and send the request again",
+        details={"field": field},
+    )

@@ -1,0 +1,56 @@
+"""A start request: a command, its bounds, and who asks under which id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .command import MAX_LABELS, Command, Completion, Limits
+from .errors import invalid
+
+DEFAULT_OWNER = "local"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_LABEL_KEY = re.compile(r"[A-Za-z0-9._/-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """Everything a caller asks for.  Raises ``INVALID_REQUEST`` naming the field at fault."""
+
+    command: Command
+    request_id: str
+    limits: Limits = field(default_factory=Limits)
+    completion: Completion = Completion.LEADER
+    labels: Mapping[str, str] = field(default_factory=dict)
+    owner: str = DEFAULT_OWNER
+
+    def __post_init__(self) -> None:
+        check_request_id(self.request_id)
+        try:
+            object.__setattr__(self, "completion", Completion(self.completion))
+        except ValueError:
+            raise invalid("completion", "must be 'leader' or 'tree'") from None
+        object.__setattr__(self, "labels", _labels(self.labels))
+
+
+def check_request_id(request_id: object) -> str:
+    """The id itself, if it is a full match of ``[A-Za-z0-9._-]{1,128}``."""
+    if not isinstance(request_id, str) or not _REQUEST_ID.fullmatch(request_id):
+        raise invalid(
+            "request_id",
+            "must be 1 to 128 characters out of A-Z a-z 0-9 . _ -",
+            "choose an id that is stable for this piece of work, such as scan-17",
+        )
+    return request_id
+
+
+def _labels(labels: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(labels, Mapping) or len(labels) > MAX_LABELS:
+        raise invalid("labels", f"must be a mapping of at most {MAX_LABELS} names")
+    for key, value in labels.items():
+        if not isinstance(key, str) or not _LABEL_KEY.fullmatch(key):
+            raise invalid("labels", "has a name outside A-Z a-z 0-9 . _ / - (1 to 128 characters)")
+        if not isinstance(value, str) or len(value) > 1024 or "\0" in value:
+            raise invalid(f"labels[{key}]", "must be a string of at most 1024 characters without NUL")
+    return dict(labels)
