@@ -1,0 +1,82 @@
+"""Helpers that tests share: waiting on conditions, and ending what a test started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_FIRST_PAUSE = 0.002
+_LONGEST_PAUSE = 0.05
+
+
+def eventually(predicate: Callable[[], T], timeout: float = 10, message: str = "") -> T:
+    """Poll ``predicate`` until it is truthy and return its value; AssertionError after ``timeout`` seconds.
+
+    An AssertionError raised by the predicate counts as "not yet" and is chained
+    to the final one, so that a predicate may itself be written with ``assert``.
+    """
+    deadline = time.monotonic() + timeout
+    pause = _FIRST_PAUSE
+    while True:
+        value, cause = _try(predicate)
+        if value:
+            return value  # type: ignore[return-value]
+        if time.monotonic() > deadline:
+            raise AssertionError(message or f"not so after {timeout} s: {predicate}, last {value!r}") from cause
+        time.sleep(pause)
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+async def eventually_async(
+    predicate: Callable[[], T | Awaitable[T]], timeout: float = 10, message: str = ""
+) -> T:
+    """`eventually` for a loop: ``predicate`` may be a plain or an async function."""
+    deadline = time.monotonic() + timeout
+    pause = _FIRST_PAUSE
+    while True:
+        cause: AssertionError | None = None
+        value: object = None
+        try:
+            value = predicate()
+            if isinstance(value, Awaitable):
+                value = await value
+        except AssertionError as error:
+            cause = error
+        if value:
+            return value  # type: ignore[return-value]
+        if time.monotonic() > deadline:
+            raise AssertionError(message or f"not so after {timeout} s: {predicate}, last {value!r}") from cause
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+def _try(predicate: Callable[[], T]) -> tuple[T | None, AssertionError | None]:
+    try:
+        return predicate(), None
+    except AssertionError as error:
+        return None, error
+
+
+def running(pid: int) -> bool:
+    """Does this pid name a process that still runs?  A zombie does not."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def reap_state_dir(state_dir: str | os.PathLike[str]) -> list[int]:
+    """SIGKILL the workers and programs that the logs of ``state_dir`` name, if proven alive.
+
+    Workers go first, so that none starts a stop ladder of its own.  Returns the
+    pids signalled.  Only processes whose recorded identity matches are touched.
+    """
+    import reaper
+
+    return reaper.reap(os.fspath(state_dir))
