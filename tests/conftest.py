@@ -31,6 +31,6 @@ def state_dir(tmp_path: Path) -> Iterator[Path]:
     """A private state directory (0700); what its runs left alive is killed afterwards."""
     path = tmp_path / "state"
     path.mkdir(mode=0o700)
-    os.chmod(path, 0o700)  # whatever the umask is  # noqa: S103
+    os.chmod(path, 0o700)  # whatever the umask is
     yield path
     reap_state_dir(path)

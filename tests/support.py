@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -25,22 +25,20 @@ def eventually(predicate: Callable[[], T], timeout: float = 10, message: str = "
     while True:
         value, cause = _try(predicate)
         if value:
-            return value  # type: ignore[return-value]
+            return value
         if time.monotonic() > deadline:
-            raise AssertionError(message or f"not so after {timeout} s: {predicate}, last {value!r}") from cause
+            raise AssertionError(message or _too_late(predicate, timeout, value)) from cause
         time.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-async def eventually_async(
-    predicate: Callable[[], T | Awaitable[T]], timeout: float = 10, message: str = ""
-) -> T:
+async def eventually_async(predicate: Callable[[], Any], timeout: float = 10, message: str = "") -> Any:
     """`eventually` for a loop: ``predicate`` may be a plain or an async function."""
     deadline = time.monotonic() + timeout
     pause = _FIRST_PAUSE
     while True:
         cause: AssertionError | None = None
-        value: object = None
+        value: Any = None
         try:
             value = predicate()
             if isinstance(value, Awaitable):
@@ -48,11 +46,15 @@ async def eventually_async(
         except AssertionError as error:
             cause = error
         if value:
-            return value  # type: ignore[return-value]
+            return value
         if time.monotonic() > deadline:
-            raise AssertionError(message or f"not so after {timeout} s: {predicate}, last {value!r}") from cause
+            raise AssertionError(message or _too_late(predicate, timeout, value)) from cause
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+def _too_late(predicate: object, timeout: float, value: object) -> str:
+    return f"not so after {timeout} s: {predicate}, last {value!r}"
 
 
 def _try(predicate: Callable[[], T]) -> tuple[T | None, AssertionError | None]:
@@ -77,6 +79,6 @@ def reap_state_dir(state_dir: str | os.PathLike[str]) -> list[int]:
     Workers go first, so that none starts a stop ladder of its own.  Returns the
     pids signalled.  Only processes whose recorded identity matches are touched.
     """
-    import reaper
+    from tests import reaper
 
     return reaper.reap(os.fspath(state_dir))
