@@ -100,7 +100,7 @@ class Command:
         put(self, "env", _environment("env", self.env))
         put(self, "secret_env", _environment("secret_env", self.secret_env))
         put(self, "inherit_env", _inherit(self.inherit_env))
-        put(self, "secrets", tuple(self.secrets))
+        put(self, "secrets", _secrets(self.secrets))
         both = sorted(set(self.env) & set(self.secret_env))
         if both:
             raise invalid("secret_env", f"{both[0]} is also in env", "give each variable once")
@@ -111,7 +111,9 @@ class Command:
 
 
 def _seconds(name: str, value: object, *, above_zero: bool) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise invalid(name, "must be a finite number of seconds")
+    if isinstance(value, float) and not math.isfinite(value):  # a huge int would overflow isfinite
         raise invalid(name, "must be a finite number of seconds")
     if value < 0 or (above_zero and value == 0) or value > MAX_SECONDS:
         raise invalid(name, "must be positive and at most ten years" if above_zero else "must be 0 or more")
@@ -140,8 +142,7 @@ def _argv(argv: object) -> tuple[str, ...]:
     for index, item in enumerate(items):
         if not isinstance(item, str):
             raise invalid(f"argv[{index}]", "is not a string")
-        if "\0" in item:
-            raise invalid(f"argv[{index}]", "contains a NUL byte")
+        _encodable(f"argv[{index}]", item)
     if not items[0]:
         raise invalid("argv[0]", "is empty", "name the program to run")
     return items
@@ -151,16 +152,28 @@ def _cwd(cwd: object) -> str:
     if not isinstance(cwd, str | os.PathLike):
         raise invalid("cwd", "is not a path")
     path = os.fsdecode(cwd)
-    if not path or "\0" in path:
-        raise invalid("cwd", "is empty" if not path else "contains a NUL byte")
+    if not path:
+        raise invalid("cwd", "is empty")
+    _encodable("cwd", path)
     return path
+
+
+def _encodable(where: str, text: str) -> None:
+    """Can the kernel be given this?  Bytes that are no UTF-8 come as \\udc80..\\udcff (PEP 383)."""
+    if "\0" in text:
+        raise invalid(where, "contains a NUL byte")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise invalid(where, "has a character that this system's encoding cannot express") from None
 
 
 def _variable_name(where: str, name: object) -> str:
     if not isinstance(name, str) or not name:
         raise invalid(where, "has an empty or non-string name")
-    if "=" in name or "\0" in name:
-        raise invalid(where, "has a name with '=' or NUL in it")
+    if "=" in name:
+        raise invalid(where, "has a name with '=' in it")
+    _encodable(where, name)
     if name in LOADER_VARIABLES or name.startswith(LOADER_PREFIXES):
         raise invalid(f"{where}[{name}]", "would make the loader run other code before the program")
     return name
@@ -174,8 +187,7 @@ def _environment(where: str, env: object) -> dict[str, str]:
         name = _variable_name(where, name)
         if not isinstance(value, str):
             raise invalid(f"{where}[{name}]", "is not a string")
-        if "\0" in value:
-            raise invalid(f"{where}[{name}]", "contains a NUL byte")
+        _encodable(f"{where}[{name}]", value)
         checked[name] = value
     return checked
 
@@ -186,9 +198,16 @@ def _inherit(names: object) -> tuple[str, ...]:
     return tuple(sorted({_variable_name("inherit_env", name) for name in names}))
 
 
+def _secrets(values: object) -> tuple[str, ...]:
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise invalid("secrets", "must be a list of strings")
+    return tuple(values)
+
+
 def _secret(where: str, value: object) -> None:
-    if not isinstance(value, str) or "\0" in value:
-        raise invalid(where, "is not a string without NUL")
+    if not isinstance(value, str):
+        raise invalid(where, "is not a string")
+    _encodable(where, value)
     if len(value.encode("utf-8", "surrogateescape")) < MIN_SECRET_BYTES:
         raise invalid(
             where,

@@ -11,6 +11,7 @@ from .errors import invalid
 
 DEFAULT_OWNER = "local"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_LABEL_VALUE = re.compile(r"[^\0\ud800-\udfff]*")  # lone surrogates fit neither JSON nor SQLite
 _LABEL_KEY = re.compile(r"[A-Za-z0-9._/-]{1,128}")
 
 
@@ -51,6 +52,6 @@ def _labels(labels: Mapping[str, str]) -> dict[str, str]:
     for key, value in labels.items():
         if not isinstance(key, str) or not _LABEL_KEY.fullmatch(key):
             raise invalid("labels", "has a name outside A-Z a-z 0-9 . _ / - (1 to 128 characters)")
-        if not isinstance(value, str) or len(value) > 1024 or "\0" in value:
-            raise invalid(f"labels[{key}]", "must be a string of at most 1024 characters without NUL")
+        if not isinstance(value, str) or len(value) > 1024 or not _LABEL_VALUE.fullmatch(value):
+            raise invalid(f"labels[{key}]", "must be text of at most 1024 characters without NUL")
     return dict(labels)

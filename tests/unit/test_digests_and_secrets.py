@@ -1,0 +1,138 @@
+"""Keyed digests name what differs; secret values are found and replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from durable_supervisor.model.command import Command, Limits
+from durable_supervisor.model.digest import FIELDS, differing_fields, field_digest, request_digests
+from durable_supervisor.model.request import StartRequest
+from durable_supervisor.model.secrets import (
+    REDACTED,
+    SECRET_NAME_WORDS,
+    is_secret_name,
+    redact_text,
+    secret_values,
+)
+
+KEY = bytes(range(32))
+ASKED: dict[str, Any] = {
+    "argv": ["rg", "TODO"],
+    "env": {"A": "1"},
+    "stdin": b"input",
+    "inherit_env": ["LANG"],
+}
+
+
+def digests(
+    *,
+    key: bytes = KEY,
+    cwd: str = "/repo",
+    limits: Limits | None = None,
+    completion: str = "leader",
+    **command: Any,
+) -> dict[str, str]:
+    request = StartRequest(
+        command=Command(**{**ASKED, **command}),
+        request_id="r",
+        limits=limits or Limits(),
+        completion=completion,  # type: ignore[arg-type]
+    )
+    return request_digests(request, cwd, key)
+
+
+def test_the_same_request_has_the_same_digests() -> None:
+    assert differing_fields(digests(), digests()) == []
+    assert tuple(sorted(digests())) == tuple(sorted(FIELDS))
+
+
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({"argv": ["rg", "TODO "]}, ["argv"]),
+        ({"argv": ["rg TODO"]}, ["argv"]),
+        ({"cwd": "/other"}, ["cwd"]),
+        ({"env": {"A": "2"}}, ["env"]),
+        ({"env": {}}, ["env"]),
+        ({"secret_env": {"B": "12345678"}}, ["env"]),
+        ({"inherit_env": []}, ["inherit_env"]),
+        ({"stdin": b""}, ["stdin"]),
+        ({"stdin": None}, ["stdin"]),
+        ({"stdin": "open"}, ["stdin"]),
+        ({"limits": Limits(timeout=1)}, ["limits"]),
+        ({"completion": "tree"}, ["completion"]),
+        ({"argv": ["x"], "stdin": None, "completion": "tree"}, ["argv", "stdin", "completion"]),
+    ],
+)
+def test_a_conflict_names_every_field_that_differs(change: dict[str, Any], fields: list[str]) -> None:
+    assert differing_fields(digests(), digests(**change)) == fields
+
+
+def test_the_order_of_variables_is_no_difference() -> None:
+    first = digests(env={"A": "1", "B": "2"}, inherit_env=["X", "Y"])
+    assert differing_fields(first, digests(env={"B": "2", "A": "1"}, inherit_env=["Y", "X", "Y"])) == []
+
+
+def test_whether_a_variable_is_called_secret_is_no_difference() -> None:
+    assert digests(env={"A": "12345678"})["env"] == digests(env={}, secret_env={"A": "12345678"})["env"]
+
+
+def test_no_stdin_no_bytes_and_the_words_for_them_differ() -> None:
+    kinds = [None, b"", b"null", "open", b"open", b"bytes:"]
+    assert len({digests(stdin=kind)["stdin"] for kind in kinds}) == len(kinds)
+
+
+def test_undecodable_arguments_are_told_apart() -> None:
+    assert digests(argv=["cat", b"\xff"])["argv"] != digests(argv=["cat", b"\xfe"])["argv"]
+
+
+def test_digests_depend_on_the_key_and_on_the_field() -> None:
+    assert differing_fields(digests(), digests(key=b"k" * 32)) == list(FIELDS)
+    assert field_digest(KEY, "argv", b"x") != field_digest(KEY, "cwd", b"x")
+    assert all(len(digest) == 32 and int(digest, 16) >= 0 for digest in digests().values())
+
+
+def test_a_digest_shows_nothing_of_its_value() -> None:
+    assert "12345678" not in repr(digests(secret_env={"B": "12345678"}))
+
+
+# --- secrets
+
+
+@pytest.mark.parametrize("word", SECRET_NAME_WORDS)
+def test_names_that_mark_a_secret(word: str) -> None:
+    for name in (word, word.lower(), f"MY_{word}", f"{word}_FILE", f"x{word.title()}y"):
+        assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", ["PATH", "HOME", "LANG", "KEY", "KEYBOARD", "PASS", "PWD", "USER", "AUTHOR"])
+def test_names_that_do_not(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def test_values_are_secret_by_word_by_name_or_by_being_registered() -> None:
+    found = secret_values(
+        ["registered-value"],
+        {"ANY": "12345678"},
+        {"API_TOKEN": "token-value", "SHORT_TOKEN": "1234567", "PATH": "/usr/bin:/bin", "ANY": "12345678"},
+    )
+    assert found == ["registered-value", "token-value", "12345678"]
+
+
+def test_a_longer_secret_wins_over_its_part() -> None:
+    found = secret_values(["12345678", "123456789012"], {}, {})
+    assert redact_text("a 123456789012 b 12345678 c", found) == f"a {REDACTED} b {REDACTED} c"
+
+
+@given(
+    st.lists(st.text(alphabet="abcd", min_size=8, max_size=12), max_size=4),
+    st.lists(st.text(alphabet="abcd ", max_size=8), max_size=5),
+)
+def test_no_secret_survives_in_a_text(secrets: list[str], parts: list[str]) -> None:
+    text = "".join(part + secret for part, secret in zip(parts, secrets * 5, strict=False))
+    redacted = redact_text(text, secret_values(secrets, {}, {}))
+    assert not any(secret in redacted for secret in secrets)
