@@ -1,0 +1,1 @@
+"""Evidence in, verdict out: observe, decide (pure), act."""
