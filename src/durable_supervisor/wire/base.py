@@ -1,0 +1,82 @@
+"""What all documents share: closed for our own tests, open in the published schemas."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from ..model.command import Completion, OnLimit
+from ..model.outcome import OutcomeKind
+
+Json = dict[str, JsonValue]
+Time = Annotated[
+    str,
+    Field(
+        pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z$",
+        description="RFC 3339, UTC, microseconds",
+        examples=["2026-01-02T03:04:05.000006Z"],
+    ),
+]
+Seq = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0)]
+RunId = Annotated[str, Field(pattern=r"^[0-9a-z]{16}$")]
+
+
+class Document(BaseModel):
+    """A JSON object whose fields are exactly the ones written here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+
+class Open(BaseModel):
+    """A JSON object that may hold more than the fields written here: the details of events."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False, strict=True)
+
+
+class Identity(Document):
+    """One process, for ever: see `durable_supervisor.model.identity`."""
+
+    pid: Annotated[int, Field(ge=1)]
+    create_time: float = Field(description="Unix seconds; for people, moves with the wall clock")
+    start_ticks: Count = Field(description="clock ticks since boot")
+    boot_id: str
+    pid_ns: str
+    time_ns: str
+
+
+class OutcomeForm(Document):
+    """Why it ended (kind), and how: exactly one of code and signal is a number."""
+
+    kind: OutcomeKind
+    code: int | None
+    signal: int | None
+
+
+class LimitsForm(Document):
+    """Bounds of a run; null means unbounded."""
+
+    timeout: Seconds | None
+    idle_timeout: Seconds | None
+    grace: Seconds
+    max_stdout_bytes: Seq
+    max_stderr_bytes: Seq
+    on_limit: OnLimit
+
+
+__all__ = [
+    "Completion",
+    "Count",
+    "Document",
+    "Identity",
+    "Json",
+    "LimitsForm",
+    "Open",
+    "OutcomeForm",
+    "RunId",
+    "Seconds",
+    "Seq",
+    "Time",
+]

@@ -1,0 +1,199 @@
+"""The documents that ``--json`` prints, as pydantic models, by name.
+
+``SCHEMAS[name]`` is the model, `validate` checks a document against it and
+`json_schema` gives the published form.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from ..model.errors import ErrorCode, Phase
+from ..model.schema import schema_name
+from ..model.states import RunState, Trigger
+from .base import Completion, Count, Document, Identity, Json, LimitsForm, OutcomeForm, RunId, Seq, Time
+from .details import Receipt
+from .events import EventDocument
+
+
+class StartDocument(Document):
+    """The durable answer to ``start``."""
+
+    schema_: Literal["durable-supervisor/start/1"] = Field(alias="schema")
+    run_id: RunId
+    state: RunState
+    request_id: str
+    attempt: Seq
+    admission: Literal["new", "existing", "retry"]
+    nested_in: RunId | None = Field(description="the run that this one was started inside of")
+    survives_unit_restart: bool | None = Field(
+        description="false: systemd would kill it with the unit it was started in; null: not known"
+    )
+
+
+class InspectDocument(Document):
+    """Everything known about one run."""
+
+    schema_: Literal["durable-supervisor/inspect/1"] = Field(alias="schema")
+    run_id: RunId
+    state: RunState
+    request_id: str
+    owner: str
+    attempt: Count
+    argv: list[str]
+    cwd: str
+    labels: dict[str, str]
+    limits: LimitsForm
+    completion: Completion
+    created_at: Time
+    updated_at: Time
+    outcome: OutcomeForm | None
+    program: Identity | None
+    worker: Identity | None
+    receipt: Json | None = Field(description="see the receipt schema; fewer fields where incomplete")
+    evidence: Json | None = Field(description="what the verdict rests on")
+    resolution: Json | None = Field(description="an operator's word, if there is one")
+    retryable: bool = Field(description="true only with proof that user code never ran")
+    reason: str | None
+    log_health: Json | None
+    head: Count | None = Field(description="seq of the newest event")
+    live: Json | None = Field(description="CPU, memory and tree while it runs")
+    nested_in: RunId | None
+    survives_unit_restart: bool | None
+
+
+class RunSummary(Document):
+    """One line of ``list``."""
+
+    run_id: RunId
+    state: RunState
+    request_id: str
+    attempt: Count
+    argv: list[str]
+    labels: dict[str, str]
+    created_at: Time
+    updated_at: Time
+    outcome: OutcomeForm | None
+    reason: str | None
+
+
+class ListDocument(Document):
+    """Runs, newest first."""
+
+    schema_: Literal["durable-supervisor/list/1"] = Field(alias="schema")
+    runs: list[RunSummary]
+    next_before: int | None = Field(description="pass as before for the next page; null at the end")
+
+
+class PageDocument(Document):
+    """A page of events."""
+
+    schema_: Literal["durable-supervisor/page/1"] = Field(alias="schema")
+    run_id: RunId
+    events: list[EventDocument]
+    next_after: Count = Field(description="pass as after for the next page")
+    head: Count
+    generation: Count
+    end: bool = Field(description="true: nothing more will ever come")
+
+
+class FeedEntry(Document):
+    """One change of one run's state."""
+
+    position: Seq
+    time: Time
+    run_id: RunId
+    attempt: Count
+    state: RunState
+    trigger: Trigger | Literal["admit"]
+    reason: str | None
+
+
+class FeedDocument(Document):
+    """Changes of state of all runs, in the order they were committed."""
+
+    schema_: Literal["durable-supervisor/feed/1"] = Field(alias="schema")
+    entries: list[FeedEntry]
+    next_after: Count
+
+
+class StopDocument(Document):
+    """The durable answer to ``stop``."""
+
+    schema_: Literal["durable-supervisor/stop/1"] = Field(alias="schema")
+    run_id: RunId
+    state: RunState
+    control_id: str | None
+    result: str
+    confirmed: bool
+
+
+class ReceiptDocument(Receipt):
+    """The receipt of a run: the detail of its ``run.finished`` event."""
+
+
+class ErrorForm(Document):
+    """A failure: code branches on ``code``, people read the rest."""
+
+    code: ErrorCode
+    message: str
+    phase: Phase
+    retryable: bool = Field(description="true: sending the same again is safe and may succeed")
+    hint: str
+    details: Json
+
+
+class ErrorDocument(Document):
+    """What ``--json`` prints on stderr instead of a traceback."""
+
+    error: ErrorForm
+
+
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "error": ErrorDocument,
+    "event": EventDocument,
+    "feed": FeedDocument,
+    "inspect": InspectDocument,
+    "list": ListDocument,
+    "page": PageDocument,
+    "receipt": ReceiptDocument,
+    "start": StartDocument,
+    "stop": StopDocument,
+}
+
+
+def validate(name: str, document: object) -> None:
+    """Raise ValueError (pydantic's) unless ``document`` is what the schema ``name`` says, and no more."""
+    # Undecodable bytes of argv come as lone surrogates, which no strict JSON parser takes.
+    text = json.dumps(document, allow_nan=False, ensure_ascii=False).encode("utf-8", "replace")
+    SCHEMAS[name].model_validate_json(text)
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """The published JSON Schema (2020-12).  Open: later versions may add fields."""
+    schema = _tidied(SCHEMAS[name].model_json_schema(by_alias=True, mode="validation"))
+    assert isinstance(schema, dict)  # noqa: S101
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:{schema_name(name).replace('/', ':')}",
+        "title": name,
+        **schema,
+    }
+
+
+def _tidied(schema: object) -> object:
+    """Without closed objects, and without the titles that pydantic makes up from field names."""
+    if isinstance(schema, list):
+        return [_tidied(value) for value in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: {name: _tidied(value) for name, value in content.items()}
+        if key in ("properties", "$defs")
+        else _tidied(content)
+        for key, content in schema.items()
+        if not (key == "title" or (key == "additionalProperties" and isinstance(content, bool)))
+    }
