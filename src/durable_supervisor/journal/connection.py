@@ -1,0 +1,291 @@
+"""The owner's journal: one writer task, group commit, nothing half-written."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import aiosqlite
+
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from . import files, migrate, thread
+from .batch import Done, Failed, Work, run_batch
+from .errors import busy, is_busy, missing, translate
+from .reader import in_snapshot
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 15.0  # how long a call waits for another process's write lock
+MAX_BATCH = 256  # bounds how long one transaction keeps others waiting
+OLDEST_SQLITE = (3, 37, 0)  # STRICT tables, RETURNING
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    work: Work
+    durable: bool
+    answer: asyncio.Future[Any]
+    deadline: float  # of the loop's clock
+
+
+class Journal:
+    """``journal.db`` for the one process that owns the state directory (its lock is the caller's).
+
+    Callers only await; one task owns the connection, and everything that waits
+    when it gets to work shares one transaction and one fsync.  A caller that is
+    cancelled leaves either the whole of its work or nothing.
+    """
+
+    def __init__(
+        self, path: str, writer: aiosqlite.Connection, reader: aiosqlite.Connection, busy_seconds: float
+    ) -> None:
+        self.path = path
+        self._writer = writer
+        self._reader = reader
+        self._busy_seconds = busy_seconds
+        self._calls: deque[_Call] = deque()
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._pid = os.getpid()
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._work(), name="journal-writer")
+        self._closed: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        busy_seconds: float = BUSY_SECONDS,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> Journal:
+        """Open, and where needed make and migrate, the journal at ``path``.
+
+        Raises SupervisorError ``JOURNAL_MISSING`` (no file and not ``create``),
+        ``JOURNAL_NEWER`` and ``JOURNAL_CORRUPT`` (both before anything is written),
+        ``STATE_DIR_REFUSED``, ``BUSY``, ``NO_SPACE``, ``UNSUPPORTED_PLATFORM``.
+        """
+        _check_sqlite()
+        place = files.absolute(path)
+        if not files.check(place):
+            if not create:
+                raise missing(Phase.OPEN)
+            files.create(place)
+        migrations = migrate.load()
+        # Read-only first: a journal of a newer version must not even be checkpointed.
+        reader = await _connect(files.read_only_uri(place), uri=True)
+        try:
+            await _patiently(reader, partial(migrate.check_version, known=len(migrations)), busy_seconds)
+            files.narrow(place)
+            writer = await _connect(place, uri=False)
+        except BaseException:
+            await reader.close()
+            raise
+        try:
+            await _patiently(writer, _configure, busy_seconds)
+            await _patiently(
+                writer, partial(migrate.migrate, migrations=migrations, now_ns=now_ns()), busy_seconds
+            )
+        except BaseException:
+            await reader.close()
+            await writer.close()
+            raise
+        return cls(place, writer, reader, busy_seconds)
+
+    async def __aenter__(self) -> Journal:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = True) -> T:
+        """Run ``work(conn)`` in a savepoint of the next transaction; returns once that is committed.
+
+        ``durable``: the commit survives power loss.  Otherwise it may be taken back
+        by one (never out of order): for folds that the run logs can repeat.
+        ``work`` may be run again after a rollback, so its only effects are on ``conn``.
+
+        Raises what ``work`` raises, and SupervisorError ``BUSY`` (retryable, nothing
+        written), ``NO_SPACE``, ``JOURNAL_CORRUPT``, ``SUPERVISOR_CLOSED``, ``FORKED_COPY``.
+        Cancelled before its transaction begins, the work is dropped; after, it is applied whole.
+        """
+        self._check_open()
+        call = _Call(work, durable, self._loop.create_future(), self._loop.time() + self._busy_seconds)
+        self._calls.append(call)
+        self._wake.set()
+        answer: T = await call.answer
+        return answer
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work(conn)`` in one read-only snapshot that sees every finished `write`.
+
+        Never waits for the write lock.  Raises what ``work`` raises, and as `write` does.
+        """
+        self._check_open()
+        try:
+            return await thread.hop(self._reader, partial(in_snapshot, work=work))
+        except sqlite3.Error as error:
+            raise translate(error, Phase.READ) from error
+
+    async def close(self) -> None:
+        """Finish what was asked for, then close.  Idempotent; bounded by the busy timeout."""
+        if self._closed is None:
+            self._check_process()
+            self._closing = True
+            self._wake.set()
+            self._closed = self._loop.create_task(self._close(), name="journal-close")
+        await asyncio.shield(self._closed)
+
+    async def _close(self) -> None:
+        await asyncio.wait([self._task])
+        # The writer last: the last connection to go checkpoints and removes the -wal file.
+        await self._reader.close()
+        await self._writer.close()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise SupervisorError(
+                ErrorCode.FORKED_COPY,
+                "this journal was opened before a fork; the copy must not use it",
+                phase=Phase.OPEN,
+                hint="open a supervisor of its own after the fork",
+            )
+
+    def _check_open(self) -> None:
+        self._check_process()
+        if self._closing or self._task.done():
+            raise _closed_error()
+
+    async def _work(self) -> None:
+        try:
+            while self._calls or not self._closing:
+                await self._wake.wait()
+                self._wake.clear()
+                while batch := self._next_batch():
+                    await self._run(batch)
+        finally:
+            self._closing = True
+            for call in self._calls:
+                _answer(call, error=_closed_error())
+            self._calls.clear()
+
+    def _next_batch(self) -> list[_Call]:
+        batch: list[_Call] = []
+        while self._calls and len(batch) < MAX_BATCH:
+            call = self._calls.popleft()
+            if not call.answer.done():  # a cancelled caller's work is dropped before it begins
+                batch.append(call)
+        return batch
+
+    async def _run(self, batch: list[_Call]) -> None:
+        works = [call.work for call in batch]
+        durable = any(call.durable for call in batch)
+        try:
+            results = await thread.hop(self._writer, partial(run_batch, works=works, durable=durable))
+        except asyncio.CancelledError:
+            for call in batch:
+                _answer(call, error=_closed_error())
+            raise
+        except Exception as error:  # noqa: BLE001  # its callers get it; the writer goes on
+            self._failed(batch, error)
+            return
+        for call, result in zip(batch, results, strict=True):
+            if isinstance(result, Done):
+                _answer(call, value=result.value)
+            else:
+                _answer(call, error=_typed(result))
+
+    def _failed(self, batch: list[_Call], error: Exception) -> None:
+        """Nothing was written.  Busy: try again with what has arrived since, within each call's time."""
+        now = self._loop.time()
+        again = []
+        for call in batch:
+            if is_busy(error) and now < call.deadline:
+                again.append(call)
+            else:
+                typed = busy(Phase.RUN) if is_busy(error) else translate(error, Phase.RUN)
+                typed.__cause__ = error
+                _answer(call, error=typed)
+        self._calls.extendleft(reversed(again))
+
+
+async def _connect(database: str, *, uri: bool) -> aiosqlite.Connection:
+    try:
+        return await thread.connect(database, uri=uri)
+    except sqlite3.Error as error:
+        raise translate(error, Phase.OPEN) from error
+
+
+async def _patiently(
+    connection: aiosqlite.Connection, work: Callable[[sqlite3.Connection], T], seconds: float
+) -> T:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await thread.hop(connection, work)
+        except sqlite3.Error as error:
+            if not is_busy(error) or time.monotonic() >= deadline:
+                raise translate(error, Phase.OPEN) from error
+            await asyncio.sleep(0.02)  # switching to WAL answers "busy" without having waited
+
+
+def _configure(conn: sqlite3.Connection) -> None:
+    conn.execute("PRAGMA synchronous = FULL")
+    conn.execute("PRAGMA foreign_keys = ON")
+    conn.execute("PRAGMA recursive_triggers = ON")  # else INSERT OR REPLACE would go round the guards
+    conn.execute("PRAGMA trusted_schema = OFF")
+    mode = conn.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise SupervisorError(
+            ErrorCode.STATE_DIR_REFUSED,
+            "this file system cannot hold a SQLite write-ahead log",
+            phase=Phase.OPEN,
+            hint="choose a state directory on a local disk",
+        )
+    conn.execute("PRAGMA journal_size_limit = 16777216")  # a burst leaves no giant -wal behind
+
+
+def _check_sqlite() -> None:
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise SupervisorError(
+            ErrorCode.UNSUPPORTED_PLATFORM,
+            f"this Python has SQLite {sqlite3.sqlite_version}; 3.37 or newer is needed",
+            phase=Phase.OPEN,
+            hint="use a newer Python or operating system",
+        )
+
+
+def _closed_error() -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.SUPERVISOR_CLOSED,
+        "the journal is closed",
+        hint="open the supervisor again; work already under way may have been applied whole",
+    )
+
+
+def _typed(result: Failed) -> BaseException:
+    error = result.error
+    if isinstance(error, StopIteration):  # a future refuses to carry one
+        return RuntimeError("the work raised StopIteration")
+    if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+        typed = translate(error, Phase.RUN)
+        typed.__cause__ = error
+        return typed
+    return error
+
+
+def _answer(call: _Call, *, value: object = None, error: BaseException | None = None) -> None:
+    if call.answer.done():
+        return
+    if error is None:
+        call.answer.set_result(value)
+    else:
+        call.answer.set_exception(error)

@@ -1,0 +1,129 @@
+"""SQLite's errors as the product's, and what a guard says."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.states import RunState, Trigger
+
+# Primary result codes (sqlite.org/rescode.html); extended ones keep them in the low byte.
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_REFUSED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+# A full disk shows as these where SQLite extends its shared-memory file.
+_SHM_SPACE = {sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP}
+
+
+class StaleState(SupervisorError):  # noqa: N818  # named for the fact
+    """The run was not in the state that the caller had read; nothing was written."""
+
+    def __init__(self, run_id: str, expected: RunState, actual: RunState) -> None:
+        super().__init__(
+            ErrorCode.INTERNAL,
+            f"run {run_id} is {actual.value}, no longer {expected.value}",
+            retryable=True,
+            hint="read the run again and decide anew",
+            details={"run_id": run_id, "expected": expected.value, "actual": actual.value},
+        )
+        self.run_id = run_id
+        self.expected = expected
+        self.actual = actual
+
+
+class TransitionRefused(SupervisorError):  # noqa: N818  # named for the fact
+    """The transition table forbids it; nothing was written."""
+
+    def __init__(self, run_id: str, state: RunState, trigger: Trigger) -> None:
+        super().__init__(
+            ErrorCode.INTERNAL,
+            f"run {run_id} is {state.value}: {trigger.value} would rewrite a fact or skip proof",
+            details={"run_id": run_id, "state": state.value, "trigger": trigger.value},
+        )
+        self.run_id = run_id
+        self.state = state
+        self.trigger = trigger
+
+
+def primary_code(error: BaseException) -> int:
+    """SQLite's primary result code, 0 where the error carries none."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF if isinstance(code, int) else 0
+
+
+def is_busy(error: BaseException) -> bool:
+    """Did another process hold the lock longer than the busy timeout?"""
+    return isinstance(error, sqlite3.OperationalError) and primary_code(error) in _BUSY
+
+
+def is_corrupt(error: BaseException) -> bool:
+    """Does the file not read as a sound database?"""
+    return isinstance(error, sqlite3.DatabaseError) and primary_code(error) in _CORRUPT
+
+
+def translate(error: BaseException, phase: Phase) -> SupervisorError:
+    """The typed form of an error met in the journal (set it with ``raise … from error``)."""
+    if isinstance(error, SupervisorError):
+        return error
+    code = primary_code(error)
+    details: dict[str, object] = {"sqlite": getattr(error, "sqlite_errorname", type(error).__name__)}
+    if is_busy(error):
+        return busy(phase)
+    if is_corrupt(error):
+        return corrupt(f"the journal cannot be read: {error}", phase, details)
+    if code == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorcode", 0) in _SHM_SPACE:
+        return SupervisorError(
+            ErrorCode.NO_SPACE,
+            "no space left for the journal; nothing was written",
+            phase=phase,
+            retryable=True,
+            hint="free some space on the file system of the state directory",
+            details=details,
+        )
+    if code in _REFUSED:
+        return SupervisorError(
+            ErrorCode.STATE_DIR_REFUSED,
+            f"the journal cannot be opened or written: {error}",
+            phase=phase,
+            hint="check owner, mode and mount of the state directory, and that its path is under 500 bytes",
+            details=details,
+        )
+    return SupervisorError(
+        ErrorCode.INTERNAL,
+        f"the journal failed: {error}",
+        phase=phase,
+        hint="run `durable-supervisor doctor`",
+        details=details,
+    )
+
+
+def busy(phase: Phase) -> SupervisorError:
+    """Another process kept the write lock; nothing was written and nothing was lost."""
+    return SupervisorError(
+        ErrorCode.BUSY,
+        "another process holds the journal's write lock; nothing was written",
+        phase=phase,
+        retryable=True,
+        hint="close other programs that have journal.db open, and send the call again",
+    )
+
+
+def corrupt(message: str, phase: Phase, details: dict[str, object] | None = None) -> SupervisorError:
+    """The journal is not, or no longer, a journal."""
+    return SupervisorError(
+        ErrorCode.JOURNAL_CORRUPT,
+        message,
+        phase=phase,
+        hint="move journal.db aside and run `durable-supervisor recover`: the run logs still hold every run",
+        details=details,
+    )
+
+
+def missing(phase: Phase) -> SupervisorError:
+    """There is no journal, or one that was never set up."""
+    return SupervisorError(
+        ErrorCode.JOURNAL_MISSING,
+        "there is no journal in this state directory",
+        phase=phase,
+        hint="check --state-dir; if runs/ holds logs, `durable-supervisor recover` rebuilds the journal",
+    )

@@ -1,0 +1,108 @@
+"""The journal's files: private from the moment they exist, and never something else.
+
+Nothing here opens an existing database file: closing a descriptor of it would
+drop the locks that SQLite holds in this process (POSIX locks belong to the
+process).  Modes are changed by path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from urllib.parse import quote
+
+from ..model.errors import ErrorCode, Phase, SupervisorError
+
+SUFFIXES = ("", "-wal", "-shm")
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """An absolute path, so that no name can look like a URI or an option to SQLite."""
+    return os.path.abspath(os.fsdecode(path))
+
+
+def read_only_uri(path: str) -> str:
+    """The ``file:`` URI of an absolute path, any bytes in its name, for reading only."""
+    return "file://" + quote(os.fsencode(path)) + "?mode=ro"
+
+
+def check(path: str) -> bool:
+    """Does the journal exist?  Raises ``STATE_DIR_REFUSED`` for links, devices and others' files."""
+    found = False
+    for suffix in SUFFIXES:
+        try:
+            status = os.lstat(path + suffix)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _refused(path + suffix, f"cannot be looked at ({error.strerror})") from error
+        if not stat.S_ISREG(status.st_mode):
+            raise _refused(path + suffix, "is not a regular file")
+        if status.st_uid != os.geteuid():
+            raise _refused(path + suffix, "belongs to another user")
+        found = found or not suffix
+    return found
+
+
+def create(path: str) -> None:
+    """An empty journal of mode 0600, durable in its directory (made 0700 if missing).
+
+    SQLite gives -wal and -shm the mode of the database file, whatever the umask.
+    """
+    parent = os.path.dirname(path)
+    try:
+        _make_directory(parent)
+        for suffix in SUFFIXES[1:]:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path + suffix)  # of a journal that was deleted: never to be replayed into this one
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)  # new by O_EXCL: SQLite holds no lock on it yet
+        _sync_directory(parent)
+    except OSError as error:
+        raise _refused(path, f"cannot be made ({error.strerror})") from error
+
+
+def narrow(path: str) -> None:
+    """Take back rights that a copy or a restore gave to others."""
+    for suffix in SUFFIXES:
+        try:
+            if stat.S_IMODE(os.lstat(path + suffix).st_mode) != 0o600:
+                os.chmod(path + suffix, 0o600)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _refused(path + suffix, f"cannot be made private ({error.strerror})") from error
+
+
+def _make_directory(parent: str) -> None:
+    if os.path.isdir(parent):
+        return
+    os.makedirs(os.path.dirname(parent), exist_ok=True)
+    try:
+        os.mkdir(parent, 0o700)
+    except FileExistsError:
+        return
+    os.chmod(parent, 0o700)
+    _sync_directory(os.path.dirname(parent))
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refused(path: str, problem: str) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.STATE_DIR_REFUSED,
+        f"{os.path.basename(path)} {problem}",
+        phase=Phase.OPEN,
+        hint="choose another state directory, or move this file away",
+        details={"file": os.path.basename(path)},
+    )

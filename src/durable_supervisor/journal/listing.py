@@ -1,0 +1,84 @@
+"""Pages of runs, newest first, by keyset: no page costs more because there are more runs."""
+
+from __future__ import annotations
+
+import heapq
+import sqlite3
+from collections.abc import Collection, Iterator
+
+from ..model.states import RunState
+from .rows import RunRow, encode, run_row
+
+SQL_NEWEST = "SELECT * FROM runs WHERE serial < ? ORDER BY serial DESC LIMIT ?"
+SQL_BY_STATE = "SELECT * FROM runs WHERE state = ? AND serial < ? ORDER BY serial DESC LIMIT ?"
+SQL_BY_LABEL = """
+SELECT runs.* FROM run_labels CROSS JOIN runs ON runs.serial = run_labels.serial
+WHERE run_labels.name = ? AND run_labels.value = ? AND run_labels.serial < ?
+ORDER BY run_labels.serial DESC LIMIT ?
+"""
+# The WHERE repeats the index's own, or SQLite could not use the partial index.
+SQL_JUDGED = """
+SELECT * FROM runs
+WHERE state IN ('queued', 'starting', 'running', 'stopping', 'quarantined') AND serial > ?
+ORDER BY serial LIMIT ?
+"""
+
+_TOP = (1 << 63) - 1
+
+
+def list_runs(
+    conn: sqlite3.Connection,
+    *,
+    before_serial: int | None = None,
+    limit: int = 100,
+    states: Collection[RunState] | None = None,
+    label: tuple[str, str] | None = None,
+) -> list[RunRow]:
+    """At most ``limit`` runs with a smaller serial, newest first.
+
+    Pass the last row's serial as ``before_serial`` for the next page; fewer than
+    ``limit`` rows mean that there are no more.  With a label and states together
+    the runs of that label are walked.
+    """
+    before = _TOP if before_serial is None else before_serial
+    if states is not None and not states:
+        return []
+    if label is not None:
+        return _labelled(conn, before, limit, states, label)
+    if states is None:
+        return [run_row(row) for row in conn.execute(SQL_NEWEST, (before, limit))]
+    pages = (conn.execute(SQL_BY_STATE, (state.value, before, limit)) for state in sorted(set(states)))
+    merged = heapq.merge(*pages, key=lambda row: -row["serial"])
+    return [run_row(row) for row, _ in zip(merged, range(limit), strict=False)]
+
+
+def judged_runs(conn: sqlite3.Connection, after_serial: int = 0, limit: int = 500) -> list[RunRow]:
+    """Open and quarantined runs with a greater serial, oldest first."""
+    return [run_row(row) for row in conn.execute(SQL_JUDGED, (after_serial, limit))]
+
+
+def _labelled(
+    conn: sqlite3.Connection,
+    before: int,
+    limit: int,
+    states: Collection[RunState] | None,
+    label: tuple[str, str],
+) -> list[RunRow]:
+    found: list[RunRow] = []
+    for row in _walk(conn, before, limit, label):
+        if states is None or row.state in states:
+            found.append(row)
+            if len(found) == limit:
+                break
+    return found
+
+
+def _walk(conn: sqlite3.Connection, before: int, limit: int, label: tuple[str, str]) -> Iterator[RunRow]:
+    size = max(limit, 100)
+    name, value = encode(label[0]), encode(label[1])
+    while True:
+        page = [run_row(row) for row in conn.execute(SQL_BY_LABEL, (name, value, before, size))]
+        yield from page
+        if len(page) < size:
+            return
+        before = page[-1].serial

@@ -1,0 +1,45 @@
+"""What the journal knows about its own directory."""
+
+from __future__ import annotations
+
+import sqlite3
+
+DIRECTORY_ID = "directory_id"  # write-once, by trigger; every log header carries it too
+KEY_ID = "key_id"  # names the key file whose digests the rows hold
+
+SQL_GET = "SELECT value FROM meta WHERE key = ?"
+SQL_ADD = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING"
+SQL_SET = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+SQL_LAST_SERIAL = "SELECT max(serial) FROM runs"
+
+
+def get(conn: sqlite3.Connection, key: str) -> str | None:
+    """The value of a key, or None."""
+    row = conn.execute(SQL_GET, (key,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def ensure(conn: sqlite3.Connection, key: str, value: str) -> str:
+    """Set a key that has no value yet; returns the value that holds."""
+    conn.execute(SQL_ADD, (key, value))
+    return get(conn, key) or value
+
+
+def put(conn: sqlite3.Connection, key: str, value: str) -> None:
+    """Set a key.  Raises sqlite3.IntegrityError for another ``directory_id``."""
+    conn.execute(SQL_SET, (key, value))
+
+
+def directory_id(conn: sqlite3.Connection) -> str | None:
+    """None in a journal that was never given one."""
+    return get(conn, DIRECTORY_ID)
+
+
+def key_id(conn: sqlite3.Connection) -> str | None:
+    """None in a journal that was never given one."""
+    return get(conn, KEY_ID)
+
+
+def next_serial(conn: sqlite3.Connection) -> int:
+    """One above every serial in the journal.  The owner counts on from it in memory."""
+    return (conn.execute(SQL_LAST_SERIAL).fetchone()[0] or 0) + 1

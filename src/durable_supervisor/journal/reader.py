@@ -1,0 +1,94 @@
+"""Reading the journal without owning it: beside an owner, or with none alive."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..model.errors import Phase
+from . import files, migrate
+from .errors import missing, translate
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 5.0
+
+
+def in_snapshot(conn: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Run ``work`` in one read transaction, short so that it never keeps the -wal file from shrinking."""
+    conn.execute("BEGIN")
+    try:
+        return work(conn)
+    finally:
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+
+
+class JournalReader:
+    """A read-only, synchronous journal; usable from any thread, one read at a time."""
+
+    def __init__(self, path: str, conn: sqlite3.Connection, inode: int) -> None:
+        self.path = path
+        self._conn = conn
+        self._inode = inode
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, busy_seconds: float = BUSY_SECONDS) -> JournalReader:
+        """Raises SupervisorError ``JOURNAL_MISSING`` (none, or not yet set up), ``JOURNAL_NEWER``,
+        ``JOURNAL_CORRUPT``, ``STATE_DIR_REFUSED``, ``BUSY``."""
+        place = files.absolute(path)
+        if not files.check(place):
+            raise missing(Phase.READ)
+        try:
+            inode = os.stat(place).st_ino
+            conn = sqlite3.connect(
+                files.read_only_uri(place),
+                uri=True,
+                isolation_level=None,
+                timeout=busy_seconds,
+                check_same_thread=False,
+            )
+        except FileNotFoundError:
+            raise missing(Phase.READ) from None
+        except sqlite3.Error as error:
+            raise translate(error, Phase.READ) from error
+        conn.row_factory = sqlite3.Row
+        reader = cls(place, conn, inode)
+        try:
+            known = len(migrate.load())
+            if reader.read(lambda conn: migrate.check_version(conn, known)) == 0:
+                raise missing(Phase.READ)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    def __enter__(self) -> JournalReader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work(conn)`` in one snapshot.  Raises what it raises; SQLite's errors as typed ones."""
+        with self._lock:
+            try:
+                return in_snapshot(self._conn, work)
+            except sqlite3.Error as error:
+                raise translate(error, Phase.READ) from error
+
+    def replaced(self) -> bool:
+        """Is another file, or none, at the path now?  Then open a new reader."""
+        try:
+            return os.stat(self.path).st_ino != self._inode
+        except FileNotFoundError:
+            return True
+
+    def close(self) -> None:
+        """Idempotent."""
+        with self._lock:
+            self._conn.close()

@@ -1,0 +1,153 @@
+"""What the journal says about a run, as plain frozen values."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..model.states import RunState
+
+Document = dict[str, Any]  # a JSON object
+
+
+def encode(value: object) -> str:
+    """ASCII JSON: a lone surrogate (an undecodable byte of argv or a path) becomes ``\\udcXX``."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def encode_optional(value: object | None) -> str | None:
+    """`encode`, with None as SQL NULL."""
+    return None if value is None else encode(value)
+
+
+def _decode(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One row of ``runs``.  Times are Unix nanoseconds.
+
+    From ``updated_ns`` on the fields are facts of the current attempt.  ``argv``
+    is as stored: redacted.  ``outcome`` is ``Outcome.to_dict()``; ``receipt``,
+    ``evidence``, ``resolution`` and ``log_health`` are JSON objects.
+    """
+
+    serial: int
+    run_id: str
+    shard: str
+    owner: str
+    request_id: str
+    state: RunState
+    attempt: int
+    argv: list[str]
+    cwd: str
+    env_names: list[str]
+    labels: dict[str, str]
+    limits: Document
+    completion: str
+    digests: dict[str, str]
+    key_id: str
+    nested_in: str | None
+    survives_unit_restart: bool | None
+    created_ns: int
+    updated_ns: int
+    boot_id: str
+    worker: Document | None
+    program: Document | None
+    reason: str | None
+    outcome: Document | None
+    receipt: Document | None
+    evidence: Document | None
+    retryable: bool
+    stop_requested: bool
+    resolution: Document | None
+    log_health: Document | None
+
+    @property
+    def may_retry(self) -> bool:
+        """May the same request make a new attempt?  Not once its owner has stopped it."""
+        return self.state is RunState.NOT_STARTED and self.retryable and not self.stop_requested
+
+
+_JSON_COLUMNS = frozenset({
+    "argv", "cwd", "env_names", "labels", "limits", "digests", "worker", "program", "outcome", "receipt",
+    "evidence", "resolution", "log_health",
+})  # fmt: skip
+_FIELDS = tuple(RunRow.__dataclass_fields__)
+
+
+def run_row(row: sqlite3.Row) -> RunRow:
+    """A `RunRow` from ``SELECT * FROM runs``; columns of a later schema are ignored."""
+    values = {name: _decode(row[name]) if name in _JSON_COLUMNS else row[name] for name in _FIELDS}
+    values["state"] = RunState(values["state"])
+    values["retryable"] = bool(values["retryable"])
+    values["stop_requested"] = bool(values["stop_requested"])
+    survives = values["survives_unit_restart"]
+    values["survives_unit_restart"] = None if survives is None else bool(survives)
+    return RunRow(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What `runs.admit` commits before anything is dispatched.
+
+    ``attempt`` is 1 for a new run, the row's attempt + 1 for a retry (whose
+    ``run_id``, ``serial`` and ``shard`` are then the row's); ``first_seq`` is the first seq of
+    its log.  ``state`` is ``STARTING``, or ``QUEUED`` while there is no slot.
+    """
+
+    serial: int
+    run_id: str
+    shard: str
+    owner: str
+    request_id: str
+    argv: Sequence[str]
+    cwd: str
+    limits: Mapping[str, object]
+    completion: str
+    digests: Mapping[str, str]
+    key_id: str
+    boot_id: str
+    now_ns: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    env_names: Sequence[str] = ()
+    nested_in: str | None = None
+    survives_unit_restart: bool | None = None
+    attempt: int = 1
+    first_seq: int = 1
+    state: RunState = RunState.STARTING
+
+
+AdmissionKind = Literal["new", "existing", "retry", "retryable", "conflict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What became of a request.
+
+    ``new`` and ``retry``: the intent is in the journal, dispatch it.  ``existing``: the same
+    request, answer with ``row``.  ``retryable``: nothing written; prepare attempt
+    ``row.attempt + 1`` of ``row.run_id`` and admit that.  ``conflict``: nothing written;
+    ``differing`` names the fields (``["key_id"]``: digests of another key, incomparable).
+    """
+
+    kind: AdmissionKind
+    row: RunRow
+    differing: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One row of ``attempts``; the ``ended_*`` fields are None while it is open."""
+
+    attempt: int
+    intent_ns: int
+    boot_id: str
+    first_seq: int
+    ended_ns: int | None
+    ended_state: str | None
+    reason: str | None

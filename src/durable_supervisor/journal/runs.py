@@ -1,0 +1,301 @@
+"""Admit, read and move runs.  Every function takes a connection and runs in its transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+
+from ..model.digest import differing_fields
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.outcome import Outcome
+from ..model.states import SETTLED_STATES, Rule, RunState, Trigger, next_state
+from . import feed
+from .errors import StaleState, TransitionRefused
+from .rows import (
+    Admission,
+    AttemptRow,
+    Document,
+    Intent,
+    RunRow,
+    encode,
+    encode_optional,
+    run_row,
+)
+
+SQL_FIND_REQUEST = "SELECT * FROM runs WHERE owner = ? AND request_id = ?"
+SQL_GET = "SELECT * FROM runs WHERE run_id = ?"
+SQL_BY_PREFIX = "SELECT run_id FROM runs WHERE run_id >= ? AND run_id < ? ORDER BY run_id LIMIT ?"
+SQL_INSERT = """
+INSERT INTO runs (
+    serial, run_id, shard, owner, request_id, state, attempt, argv, cwd, env_names, labels, limits,
+    completion, digests, key_id, nested_in, survives_unit_restart, created_ns, updated_ns, boot_id
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+RETURNING *
+"""
+SQL_INSERT_LABEL = "INSERT INTO run_labels (name, value, serial) VALUES (?, ?, ?)"
+SQL_INSERT_ATTEMPT = """
+INSERT INTO attempts (serial, attempt, intent_ns, boot_id, first_seq) VALUES (?, ?, ?, ?, ?)
+"""
+SQL_END_ATTEMPT = """
+UPDATE attempts SET ended_ns = ?, ended_state = ?, reason = ? WHERE serial = ? AND attempt = ?
+"""
+SQL_ATTEMPTS = """
+SELECT attempt, intent_ns, boot_id, first_seq, ended_ns, ended_state, reason
+FROM attempts WHERE serial = ? ORDER BY attempt
+"""
+SQL_RETRY = """
+UPDATE runs SET
+    state = 'starting', attempt = ?, boot_id = ?, updated_ns = ?, survives_unit_restart = ?, worker = NULL,
+    program = NULL, reason = NULL, outcome = NULL, receipt = NULL, evidence = NULL, retryable = 0,
+    log_health = NULL
+WHERE run_id = ? AND state = 'not_started' AND attempt = ? AND retryable = 1 AND stop_requested = 0
+RETURNING *
+"""
+SQL_TRANSITION = """
+UPDATE runs SET
+    state = ?, updated_ns = ?, reason = ?, outcome = ?, receipt = coalesce(?, receipt), evidence = ?,
+    retryable = ?, worker = coalesce(?, worker), program = coalesce(?, program)
+WHERE run_id = ? AND state = ? AND attempt = ?
+RETURNING *
+"""
+SQL_STOP = "UPDATE runs SET stop_requested = 1, updated_ns = ? WHERE run_id = ? RETURNING *"
+SQL_PROCESSES = """
+UPDATE runs SET worker = coalesce(?, worker), program = coalesce(?, program), updated_ns = ?
+WHERE run_id = ? AND attempt = ?
+RETURNING *
+"""
+SQL_LOG_HEALTH = "UPDATE runs SET log_health = ?, updated_ns = ? WHERE run_id = ? RETURNING *"
+SQL_RESOLUTION = "UPDATE runs SET resolution = ?, updated_ns = ? WHERE run_id = ? RETURNING *"
+SQL_INSERT_RESOLUTION = "INSERT INTO resolutions (time_ns, serial, document) VALUES (?, ?, ?)"
+
+# Run ids are ASCII (model/ids.py), so this sorts after every id that begins with a prefix.
+_AFTER_ANY = "\x7f"
+
+
+def find_request(conn: sqlite3.Connection, owner: str, request_id: str) -> RunRow | None:
+    """The run that this owner's request id stands for."""
+    row = conn.execute(SQL_FIND_REQUEST, (owner, request_id)).fetchone()
+    return None if row is None else run_row(row)
+
+
+def get(conn: sqlite3.Connection, run_id: str) -> RunRow | None:
+    """The run of this full id, or None."""
+    if not run_id.isascii():
+        return None  # also keeps lone surrogates away from SQLite, which refuses them
+    row = conn.execute(SQL_GET, (run_id,)).fetchone()
+    return None if row is None else run_row(row)
+
+
+def by_prefix(conn: sqlite3.Connection, prefix: str, limit: int = 5) -> list[str]:
+    """Up to ``limit`` full ids that begin with ``prefix`` (in any case), in order."""
+    prefix = prefix.lower()
+    if not prefix.isascii() or not prefix.isalnum():
+        return []
+    return [str(row[0]) for row in conn.execute(SQL_BY_PREFIX, (prefix, prefix + _AFTER_ANY, limit))]
+
+
+def preview(
+    conn: sqlite3.Connection, owner: str, request_id: str, digests: Mapping[str, str], key_id: str
+) -> Admission | None:
+    """What `admit` would say of a known request id; None for a new one.  Writes nothing."""
+    row = find_request(conn, owner, request_id)
+    if row is None:
+        return None
+    differing = ["key_id"] if row.key_id != key_id else differing_fields(row.digests, digests)
+    if differing:
+        return Admission("conflict", row, differing)
+    return Admission("retryable" if row.may_retry else "existing", row)
+
+
+def admit(conn: sqlite3.Connection, intent: Intent) -> Admission:
+    """Write the intent, unless its request id already stands for a run (see `Admission`)."""
+    known = preview(conn, intent.owner, intent.request_id, intent.digests, intent.key_id)
+    if known is None:
+        return Admission("new", _insert(conn, intent))
+    row = known.row
+    meant = intent.run_id == row.run_id and intent.attempt == row.attempt + 1
+    if known.kind != "retryable" or not meant:
+        return known
+    return Admission("retry", _retry(conn, row, intent))
+
+
+def insert(conn: sqlite3.Connection, intent: Intent, trigger: str) -> RunRow:
+    """A new row with its labels, attempt and feed entry (``trigger`` is the feed's word)."""
+    values = (
+        intent.serial, intent.run_id, intent.shard, intent.owner, intent.request_id, intent.state.value,
+        intent.attempt, encode(list(intent.argv)), encode(intent.cwd), encode(list(intent.env_names)),
+        encode(dict(intent.labels)), encode(dict(intent.limits)), intent.completion,
+        encode(dict(intent.digests)), intent.key_id, intent.nested_in, intent.survives_unit_restart,
+        intent.now_ns, intent.now_ns, intent.boot_id,
+    )  # fmt: skip
+    row = run_row(conn.execute(SQL_INSERT, values).fetchone())
+    for name, value in intent.labels.items():
+        conn.execute(SQL_INSERT_LABEL, (encode(name), encode(value), row.serial))
+    add_attempt(conn, row.serial, intent)
+    feed.append(conn, row.serial, row.attempt, row.state, trigger, None, intent.now_ns)
+    return row
+
+
+def add_attempt(conn: sqlite3.Connection, serial: int, intent: Intent) -> None:
+    """The row of an attempt, from its intent."""
+    conn.execute(
+        SQL_INSERT_ATTEMPT, (serial, intent.attempt, intent.now_ns, intent.boot_id, intent.first_seq)
+    )
+
+
+def attempts(conn: sqlite3.Connection, serial: int) -> list[AttemptRow]:
+    """Every attempt of a run, oldest first."""
+    return [AttemptRow(*row) for row in conn.execute(SQL_ATTEMPTS, (serial,))]
+
+
+def transition(
+    conn: sqlite3.Connection,
+    run_id: str,
+    trigger: Trigger,
+    expect: RunState,
+    now_ns: int,
+    *,
+    reason: str | None = None,
+    outcome: Outcome | None = None,
+    receipt: Document | None = None,
+    evidence: Document | None = None,
+    retryable: bool = False,
+    worker: Document | None = None,
+    program: Document | None = None,
+) -> RunRow:
+    """Compare-and-set along the transition table, with its feed entry.  Returns the new row.
+
+    ``reason`` is needed for not_started, unknown and quarantined; ``outcome`` for
+    finished (a quarantined run may carry one too: the exit that was kept).  ``receipt``,
+    ``worker`` and ``program`` stay as they were where None is given; ``evidence`` stays
+    except in finished.  A cell that says "already so" writes nothing.
+
+    Raises `StaleState` (not in ``expect``), `TransitionRefused`, SupervisorError
+    ``UNKNOWN_RUN``; sqlite3.IntegrityError where the SQL guards see a bug of the caller.
+    """
+    row = _need(conn, run_id)
+    if row.state is not expect:
+        raise StaleState(run_id, expect, row.state)
+    cell = next_state(expect, trigger)
+    if cell is Rule.SAME:
+        return row
+    if isinstance(cell, Rule) or trigger is Trigger.RETRY:  # a retry needs an intent: `admit`
+        raise TransitionRefused(run_id, expect, trigger)
+    if evidence is None and cell is not RunState.FINISHED:
+        evidence = row.evidence
+    values = (
+        cell.value, now_ns, reason, encode_optional(outcome and outcome.to_dict()), encode_optional(receipt),
+        encode_optional(evidence), retryable, encode_optional(worker), encode_optional(program),
+        run_id, expect.value, row.attempt,
+    )  # fmt: skip
+    return _moved(conn, row, trigger, cell, values, now_ns)
+
+
+def _moved(
+    conn: sqlite3.Connection,
+    row: RunRow,
+    trigger: Trigger,
+    cell: RunState,
+    values: tuple[object, ...],
+    now_ns: int,
+) -> RunRow:
+    found = conn.execute(SQL_TRANSITION, values).fetchone()
+    if found is None:
+        raise StaleState(row.run_id, row.state, _need(conn, row.run_id).state)
+    moved = run_row(found)
+    # A quarantined run is judged in every pass: only a new reason is news.
+    if moved.state is not row.state or moved.reason != row.reason:
+        feed.append(conn, row.serial, row.attempt, cell, trigger.value, moved.reason, now_ns)
+    if cell in SETTLED_STATES:
+        conn.execute(SQL_END_ATTEMPT, (now_ns, cell.value, moved.reason, row.serial, row.attempt))
+    return moved
+
+
+def mark_stop_requested(conn: sqlite3.Connection, run_id: str, now_ns: int) -> RunRow:
+    """Its owner wants it stopped, so it is never retried.  A finished or unknown run stays as it is."""
+    row = _need(conn, run_id)
+    if row.stop_requested or row.state in (RunState.FINISHED, RunState.UNKNOWN):
+        return row
+    return run_row(conn.execute(SQL_STOP, (now_ns, run_id)).fetchone())
+
+
+def set_processes(
+    conn: sqlite3.Connection,
+    run_id: str,
+    attempt: int,
+    now_ns: int,
+    *,
+    worker: Document | None = None,
+    program: Document | None = None,
+) -> RunRow:
+    """Keep the identities that the log gave; a settled run, or another attempt, stays as it is."""
+    row = _need(conn, run_id)
+    same = worker in (None, row.worker) and program in (None, row.program)
+    if row.state in SETTLED_STATES or row.attempt != attempt or same:
+        return row
+    values = (encode_optional(worker), encode_optional(program), now_ns, run_id, attempt)
+    return run_row(conn.execute(SQL_PROCESSES, values).fetchone())
+
+
+def set_log_health(conn: sqlite3.Connection, run_id: str, health: Document | None, now_ns: int) -> RunRow:
+    """Damage found in the log, in any state; unchanged news is not written again."""
+    row = _need(conn, run_id)
+    if row.log_health == health:
+        return row
+    return run_row(conn.execute(SQL_LOG_HEALTH, (encode_optional(health), now_ns, run_id)).fetchone())
+
+
+def set_resolution(conn: sqlite3.Connection, run_id: str, document: Document, now_ns: int) -> RunRow:
+    """An operator's word: kept for ever in ``resolutions``, the newest in the row.
+
+    Raises SupervisorError ``NOT_RESOLVABLE`` unless the run is unknown or quarantined.
+    """
+    row = _need(conn, run_id)
+    if row.state not in (RunState.UNKNOWN, RunState.QUARANTINED):
+        raise SupervisorError(
+            ErrorCode.NOT_RESOLVABLE,
+            f"run {run_id} is {row.state.value}; only an unknown or quarantined run can be resolved",
+            phase=Phase.CONTROL,
+            hint="`inspect` shows what is known about it",
+            details={"run_id": run_id, "state": row.state.value},
+        )
+    text = encode(document)
+    conn.execute(SQL_INSERT_RESOLUTION, (now_ns, row.serial, text))
+    return run_row(conn.execute(SQL_RESOLUTION, (text, now_ns, run_id)).fetchone())
+
+
+def _insert(conn: sqlite3.Connection, intent: Intent) -> RunRow:
+    if intent.attempt != 1:
+        raise ValueError("a request that the journal does not know has no earlier attempt")
+    return insert(conn, intent, feed.ADMIT)
+
+
+def _retry(conn: sqlite3.Connection, row: RunRow, intent: Intent) -> RunRow:
+    values = (
+        intent.attempt, intent.boot_id, intent.now_ns, intent.survives_unit_restart, row.run_id, row.attempt
+    )  # fmt: skip
+    found = conn.execute(SQL_RETRY, values).fetchone()
+    if found is None:
+        raise StaleState(row.run_id, RunState.NOT_STARTED, _need(conn, row.run_id).state)
+    add_attempt(conn, row.serial, intent)
+    retried = run_row(found)
+    feed.append(conn, row.serial, retried.attempt, retried.state, Trigger.RETRY.value, None, intent.now_ns)
+    return retried
+
+
+def _need(conn: sqlite3.Connection, run_id: str) -> RunRow:
+    row = get(conn, run_id)
+    if row is None:
+        raise unknown_run(run_id)
+    return row
+
+
+def unknown_run(run_id: str) -> SupervisorError:
+    """``UNKNOWN_RUN``, naming the id."""
+    return SupervisorError(
+        ErrorCode.UNKNOWN_RUN,
+        f"no run {run_id!a} in this state directory",
+        phase=Phase.READ,
+        hint="`durable-supervisor list` shows the runs of this state directory",
+        details={"run_id": run_id},
+    )

@@ -1,0 +1,245 @@
+"""The writer task: group commit, isolation of failures, cancellation, foreign locks, exit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor.journal import meta, runs
+from durable_supervisor.journal.connection import Journal
+from durable_supervisor.journal.reader import JournalReader
+from durable_supervisor.model.errors import ErrorCode, SupervisorError
+from tests.unit.journal_helpers import intent
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    async with await Journal.open(tmp_path / "state" / "journal.db") as journal:
+        yield journal
+
+
+def put(key: str, value: str = "x") -> Callable[[sqlite3.Connection], None]:
+    return lambda conn: meta.put(conn, key, value)
+
+
+def admit(serial: int) -> Callable[[sqlite3.Connection], str]:
+    return lambda conn: runs.admit(conn, intent(serial)).kind
+
+
+async def count(journal: Journal) -> int:
+    return await journal.read(lambda conn: int(conn.execute("SELECT count(*) FROM meta").fetchone()[0]))
+
+
+async def test_callers_that_wait_together_share_a_transaction(journal: Journal) -> None:
+    begun: list[str] = []
+    await journal.write(lambda conn: conn.set_trace_callback(begun.append))
+    begun.clear()
+
+    kinds = await asyncio.gather(*(journal.write(admit(serial)) for serial in range(1, 101)))
+    assert kinds == ["new"] * 100
+    assert begun.count("BEGIN IMMEDIATE") == 1
+    assert begun[0] == "PRAGMA synchronous = FULL"
+    begun.clear()
+    await journal.write(lambda conn: None, durable=False)
+    assert begun[0] == "PRAGMA synchronous = NORMAL"
+
+
+async def test_one_failing_work_harms_only_itself(journal: Journal) -> None:
+    def fails(conn: sqlite3.Connection) -> None:
+        meta.put(conn, "half", "x")
+        raise LookupError("mine")
+
+    def iterates(conn: sqlite3.Connection) -> None:
+        meta.put(conn, "half", "x")
+        raise StopIteration
+
+    def breaks_sql(conn: sqlite3.Connection) -> None:
+        meta.put(conn, "half", "x")
+        conn.execute("INSERT INTO meta VALUES (NULL, NULL)")
+
+    works = [put("a"), fails, put("b"), iterates, breaks_sql, put("c")]
+    results = await asyncio.gather(*(journal.write(work) for work in works), return_exceptions=True)
+    assert [type(result) for result in results] == [
+        type(None), LookupError, type(None), RuntimeError, sqlite3.IntegrityError, type(None)
+    ]  # fmt: skip
+    assert await journal.read(lambda conn: meta.get(conn, "half")) is None
+    assert await count(journal) == 3
+
+
+async def test_work_that_ends_the_transaction_takes_no_other_with_it(journal: Journal) -> None:
+    def ends(conn: sqlite3.Connection) -> None:
+        conn.execute("ROLLBACK")
+
+    results = await asyncio.gather(
+        *(journal.write(work) for work in (put("a"), ends, put("b"))),
+        return_exceptions=True,
+    )
+    assert results[0] is results[2] is None
+    assert "transaction ended" in str(results[1])
+    assert await count(journal) == 2
+
+
+async def test_a_cancelled_caller_leaves_all_or_nothing(journal: Journal) -> None:
+    loop = asyncio.get_running_loop()
+    begun, go = asyncio.Event(), threading.Event()
+
+    def slow(conn: sqlite3.Connection) -> None:
+        meta.put(conn, "slow-1", "x")
+        loop.call_soon_threadsafe(begun.set)
+        assert go.wait(10)
+        meta.put(conn, "slow-2", "x")
+
+    first = asyncio.create_task(journal.write(slow))
+    await begun.wait()
+    waiting = asyncio.create_task(journal.write(lambda conn: meta.put(conn, "never", "x")))
+    await asyncio.sleep(0)
+    first.cancel()
+    waiting.cancel()
+    go.set()
+    await asyncio.gather(first, waiting, return_exceptions=True)
+    await journal.write(lambda conn: None)
+    assert await count(journal) == 2
+    assert await journal.read(lambda conn: meta.get(conn, "never")) is None
+
+
+async def test_closed_means_closed_and_closing_finishes_the_work(tmp_path: Path) -> None:
+    journal = await Journal.open(tmp_path / "journal.db")
+    writes = [asyncio.create_task(journal.write(put(f"k{n}"))) for n in range(20)]
+    await asyncio.sleep(0)
+    await asyncio.gather(journal.close(), journal.close())
+    await asyncio.gather(*writes)
+    for call in (journal.write, journal.read):
+        with pytest.raises(SupervisorError) as closed:
+            await call(lambda conn: None)
+        assert closed.value.code is ErrorCode.SUPERVISOR_CLOSED
+    assert sorted(os.listdir(tmp_path)) == ["journal.db"]  # checkpointed: nothing left beside it
+    with JournalReader.open(tmp_path / "journal.db") as reader:
+        assert reader.read(lambda conn: meta.get(conn, "k19")) == "x"
+
+
+HOLDER = """
+import sqlite3, sys, time
+conn = sqlite3.connect(sys.argv[1], isolation_level=None)
+conn.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+time.sleep(float(sys.argv[2]))
+conn.execute("ROLLBACK")
+conn.close()
+"""
+
+
+@contextmanager
+def held_by_another(path: str, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, path, str(seconds)], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        yield holder
+    finally:
+        holder.kill()
+        holder.wait()
+        assert holder.stdout is not None
+        holder.stdout.close()
+
+
+async def test_a_write_lock_held_for_six_seconds_only_delays(journal: Journal) -> None:
+    loop = asyncio.get_running_loop()
+    with held_by_another(journal.path, 6.0):
+        started = loop.time()
+        writes = [asyncio.create_task(journal.write(admit(serial))) for serial in range(1, 9)]
+        assert await journal.read(lambda conn: runs.get(conn, intent(1).run_id)) is None  # readers go on
+        assert loop.time() - started < 3
+        assert await asyncio.gather(*writes) == ["new"] * 8
+        assert loop.time() - started > 4
+
+
+async def test_a_lock_held_longer_gives_busy_and_loses_nothing(tmp_path: Path) -> None:
+    async with await Journal.open(tmp_path / "journal.db", busy_seconds=0.5) as journal:
+        with held_by_another(journal.path, 60):
+            with pytest.raises(SupervisorError) as busy:
+                await journal.write(put("a"))
+            assert (busy.value.code, busy.value.retryable) == (ErrorCode.BUSY, True)
+            assert await count(journal) == 0
+        await journal.write(put("a"))
+        assert await count(journal) == 1
+
+
+async def test_opening_beside_a_held_lock(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    await (await Journal.open(path)).close()
+    with held_by_another(str(path), 60):
+        journal = await Journal.open(path, busy_seconds=0.5)  # nothing to migrate: no lock needed
+        assert await count(journal) == 0
+        await journal.close()
+
+
+UNCLOSED = """
+import asyncio, sys
+from durable_supervisor.journal.connection import Journal
+from durable_supervisor.journal import meta
+async def main():
+    journal = await Journal.open(sys.argv[1])
+    await journal.write(lambda conn: meta.put(conn, "kept", "yes"))
+    globals()["kept"] = journal
+    {then}
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "pass",
+        "raise SystemExit(0)",
+        "import time; asyncio.create_task(journal.write(lambda c: time.sleep(60)))",
+    ],
+)
+def test_an_unclosed_journal_does_not_hang_the_interpreter(tmp_path: Path, then: str) -> None:
+    path = tmp_path / "journal.db"
+    code = UNCLOSED.replace("{then}", then)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        timeout=20,
+        env=dict(os.environ, PYTHONPATH="src"),
+        check=False,
+    )
+    assert done.returncode == 0
+    with JournalReader.open(path) as reader:
+        assert reader.read(lambda conn: meta.get(conn, "kept")) == "yes"
+
+
+async def test_what_was_committed_survives_kill_9(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    code = UNCLOSED.replace("{then}", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    done = subprocess.run(  # noqa: ASYNC221  # nothing else runs in this loop
+        [sys.executable, "-c", code, str(path)], env=dict(os.environ, PYTHONPATH="src"), check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    with JournalReader.open(path) as reader:
+        assert reader.read(lambda conn: meta.get(conn, "kept")) == "yes"
+    os.unlink(f"{path}-shm")  # as after a copy or a reboot: the index is rebuilt from the -wal file
+    with JournalReader.open(path) as reader:
+        assert reader.read(lambda conn: meta.get(conn, "kept")) == "yes"
+    async with await Journal.open(path) as journal:
+        assert await journal.read(lambda conn: meta.get(conn, "kept")) == "yes"
+
+
+async def test_a_forked_copy_is_refused(journal: Journal) -> None:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            journal._check_open()
+        except SupervisorError as error:
+            os._exit(0 if error.code is ErrorCode.FORKED_COPY else 1)
+        os._exit(2)
+    assert os.waitpid(pid, 0)[1] == 0  # noqa: ASYNC222  # ends at once
