@@ -1,0 +1,182 @@
+"""The typer application: verbs by name, each loaded when it is called.
+
+One verb's module is imported per call, so that ``start`` does not pay for
+``doctor``; ``--help`` imports them all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from . import errors, exit_codes, out
+from .main import PROGRAM
+from .options import Json, Settings, StateDir, settings
+
+# verb: (module, function), in the order of --help.
+VERBS: Final[dict[str, tuple[str, str]]] = {
+    "start": ("verbs_start", "start"),
+    "run": ("verbs_run", "run"),
+    "list": ("verbs_read", "list_runs"),
+    "inspect": ("verbs_read", "inspect"),
+    "events": ("verbs_events", "events"),
+    "logs": ("verbs_logs", "logs"),
+    "attach": ("verbs_watch", "attach"),
+    "replay": ("verbs_watch", "replay"),
+    "wait": ("verbs_read", "wait"),
+    "stop": ("verbs_control", "stop"),
+    "signal": ("verbs_control", "signal"),
+    "write-stdin": ("verbs_control", "write_stdin"),
+    "resolve": ("verbs_admin", "resolve"),
+    "reconcile": ("verbs_admin", "reconcile"),
+    "recover": ("verbs_admin", "recover"),
+    "feed": ("verbs_events", "feed"),
+    "doctor": ("verbs_doctor", "doctor"),
+}
+# The words after these verbs belong to the program: `dsup run ls -l` needs no `--`.
+_TAKES_ARGV: Final = {"start", "run"}
+
+
+class _AsGiven:
+    """Hands a word of the command line on as it is.
+
+    typer builds a pydantic adapter to turn a str into a str; importing pydantic
+    costs more than the rest of ``start`` together, and our own parsers judge the words.
+    """
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        return value
+
+
+class VerbGroup(TyperGroup):
+    """A group whose commands are built at their first use."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in VERBS:
+            return None
+        if cmd_name not in self.commands:
+            self.commands[cmd_name] = _build(cmd_name)
+        return self.commands[cmd_name]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS, n=1)
+            meant = f", did you mean '{near[0]}'?" if near else ""
+            raise errors.usage(f"no such verb: {args[0]}{meant}", PROGRAM)
+        return super().resolve_command(ctx, args)
+
+
+def _build(verb: str) -> Any:
+    module, function = VERBS[verb]
+    verb_function = getattr(importlib.import_module(f".{module}", __package__), function)
+    single = _typer()
+    context = {
+        "help_option_names": ["-h", "--help"],
+        "allow_interspersed_args": verb not in _TAKES_ARGV,
+        "max_content_width": 100,
+    }
+    single.command(verb, epilog=exit_codes.HELP, context_settings=context)(verb_function)
+    return _words_as_given(typer.main.get_command(single))
+
+
+def _words_as_given(command: Any) -> Any:
+    for parameter in command.params:
+        if getattr(parameter, "_runtime_param", False) is None:  # typer's own cache of its adapter
+            setattr(parameter, "_runtime_param", _AsGiven())  # noqa: B010
+    return command
+
+
+def _typer(**options: Any) -> typer.Typer:
+    # Plain help: rich's would read `[NAME]` as markup, and would have to be imported.
+    return typer.Typer(
+        add_completion=options.pop("add_completion", False),
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        **options,
+    )
+
+
+def _application() -> typer.Typer:
+    application = _typer(
+        cls=VerbGroup,
+        add_completion=True,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        epilog=exit_codes.HELP,
+    )
+    application.callback()(_shared)
+    return application
+
+
+def _shared(
+    context: typer.Context,
+    json: Json = False,
+    state_dir: StateDir = None,
+    version: bool = typer.Option(False, "--version", "-V", help="Print the version."),
+) -> None:
+    """Run programs that survive the death of everything that started them.
+
+    \b
+    Example:
+      dsup start --request-id nightly-17 -- make report
+      dsup attach 4f7k
+    """
+    settings(context, json, state_dir)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line.  Returns the exit code; never raises but for SystemExit of typer's own."""
+    out.prepare_streams()
+    shared = Settings(PROGRAM)
+    try:
+        return _invoke(arguments, shared)
+    except KeyboardInterrupt:
+        return exit_codes.INTERRUPTED
+    except BrokenPipeError:
+        out.close_quietly()
+        return exit_codes.BROKEN_PIPE
+    except Exception as error:  # noqa: BLE001  the guard: a person gets one line, never a traceback
+        return _failed(error, shared, arguments)
+
+
+def _invoke(arguments: list[str], shared: Settings) -> int:
+    command = _words_as_given(typer.main.get_command(_application()))
+    result = command.main(
+        args=arguments or ["--help"], prog_name=_program_name(), standalone_mode=False, obj=shared
+    )
+    return result if isinstance(result, int) else exit_codes.OK
+
+
+def _failed(error: Exception, shared: Settings, arguments: list[str]) -> int:
+    # A mistake in the words is found before the options are merged, so look at the words themselves.
+    words = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    as_json = shared.json or "--json" in words
+    if isinstance(error, typer.Abort):
+        return exit_codes.INTERRUPTED
+    # typer has carried its own copy of click since 0.25; both keep these two names.
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else PROGRAM
+        errors.print_error(errors.usage(error.format_message(), command), as_json=as_json)
+        return int(error.exit_code)
+    try:
+        return errors.report(error, as_json=as_json)
+    except BrokenPipeError:
+        out.close_quietly()
+        return exit_codes.BROKEN_PIPE
+
+
+def _program_name() -> str:
+    """The name it was called by, so that help and completion say ``dsup`` to who typed it."""
+    called = sys.argv[0].rpartition("/")[2]
+    return called if called in (PROGRAM, "dsup") else PROGRAM

@@ -1,0 +1,39 @@
+"""Run ids for shell completion: one short read of the journal, never an error."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from durable_supervisor.journal.rows import RunRow
+
+_MOST = 200
+_BUSY_SECONDS = 0.2  # a Tab must not hang
+
+
+def run_ids(state_dir: str | None, incomplete: str) -> list[tuple[str, str]]:
+    """``(run id, help)`` of recent runs that begin with what was typed."""
+    try:
+        from durable_supervisor.journal.listing import list_runs
+        from durable_supervisor.journal.reader import JournalReader
+
+        path = os.path.join(state_dir or default_state_dir(), "journal.db")
+        with JournalReader.open(path, busy_seconds=_BUSY_SECONDS) as reader:
+            rows = reader.read(lambda conn: list_runs(conn, limit=_MOST))
+    except Exception:  # noqa: BLE001  a shell shows whatever a completion prints
+        return []
+    return [(row.run_id, _help(row)) for row in rows if row.run_id.startswith(incomplete)]
+
+
+def _help(row: RunRow) -> str:
+    from .describe import command_line, state_word
+
+    return f"{state_word({'state': row.state.value, 'outcome': row.outcome})}: {command_line(row.argv)}"
+
+
+def default_state_dir() -> str:
+    """Where the product keeps its state when nothing else is said."""
+    import platformdirs
+
+    return platformdirs.user_state_dir("durable-supervisor")

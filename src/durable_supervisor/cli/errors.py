@@ -1,0 +1,66 @@
+"""Errors as the command line shows them: one line, or one JSON document, on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
+
+from . import exit_codes
+from .escape import escape_text
+
+DEBUG_VARIABLE = "DURABLE_SUPERVISOR_DEBUG"
+
+
+def report(error: BaseException, *, as_json: bool) -> int:
+    """Print the error and return the exit code.  A traceback only with DURABLE_SUPERVISOR_DEBUG=1."""
+    if os.environ.get(DEBUG_VARIABLE) == "1":
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    known = as_supervisor_error(error)
+    print_error(known, as_json=as_json)
+    return exit_codes.of_error(known.code)
+
+
+def print_error(error: SupervisorError, *, as_json: bool) -> None:
+    """``error: CODE: message (hint)``, or ``{"error": {...}}``; exactly one line."""
+    if as_json:
+        sys.stderr.write(json.dumps({"error": error.to_dict()}, default=str) + "\n")
+    else:
+        hint = f" ({error.hint})" if error.hint else ""
+        sys.stderr.write(f"error: {escape_text(f'{error.code.value}: {error.message}{hint}')}\n")
+    sys.stderr.flush()
+
+
+def as_supervisor_error(error: BaseException) -> SupervisorError:
+    """The product's own error, or the nearest one to something unforeseen."""
+    if isinstance(error, SupervisorError):
+        return error
+    if isinstance(error, MemoryError):
+        return SupervisorError(ErrorCode.INTERNAL, "out of memory", retryable=True, hint="free some memory")
+    if isinstance(error, OSError):
+        where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
+        return SupervisorError(
+            ErrorCode.INTERNAL,
+            f"{error.strerror or type(error).__name__}{where}",
+            hint="run 'durable-supervisor doctor' to check the state directory",
+            details={"errno": error.errno},
+        )
+    return SupervisorError(
+        ErrorCode.INTERNAL,
+        f"{type(error).__name__} inside the command",
+        hint=f"run it again with {DEBUG_VARIABLE}=1 and report what it prints",
+    )
+
+
+def usage(message: str, command: str) -> SupervisorError:
+    """A mistake in the words of the command line."""
+    return SupervisorError(
+        ErrorCode.INVALID_REQUEST,
+        message.strip().rstrip("."),
+        phase=Phase.VALIDATE,
+        hint=f"see '{command} --help'",
+    )

@@ -1,0 +1,73 @@
+"""Exit codes: stable, documented in ``docs/cli.md`` and at the end of every ``--help``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from durable_supervisor.model.errors import ErrorCode
+from durable_supervisor.model.outcome import OutcomeKind
+from durable_supervisor.model.states import RunState
+
+if TYPE_CHECKING:
+    from durable_supervisor.model.outcome import Outcome
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+NO_SUCH_RUN: Final = 3
+CONFLICT: Final = 4
+REFUSED: Final = 5
+OUTCOME_UNKNOWN: Final = 6
+TIMEOUT: Final = 124  # as timeout(1)
+INTERRUPTED: Final = 130  # 128 + SIGINT
+BROKEN_PIPE: Final = 141  # 128 + SIGPIPE
+SIGNAL_BASE: Final = 128
+
+HELP: Final = (
+    "Exit codes: 0 ok; 1 anything else; 2 usage; 3 no such run; 4 conflict; 5 refused; 6 outcome unknown or"
+    " quarantined. 'run' and 'wait' give the program's own code, 128+signal where a signal ended it, and"
+    " 124 for a timeout."
+)
+
+BY_CODE: Final[dict[ErrorCode, int]] = {
+    ErrorCode.INVALID_REQUEST: USAGE,
+    ErrorCode.AMBIGUOUS_RUN: USAGE,
+    ErrorCode.UNKNOWN_RUN: NO_SUCH_RUN,
+    ErrorCode.IDEMPOTENCY_CONFLICT: CONFLICT,
+    ErrorCode.OUTCOME_UNKNOWN: OUTCOME_UNKNOWN,
+    ErrorCode.WAIT_TIMEOUT: TIMEOUT,
+    ErrorCode.NOT_RUNNING: REFUSED,
+    ErrorCode.STDIN_CLOSED: REFUSED,
+    ErrorCode.NOT_RESOLVABLE: REFUSED,
+    ErrorCode.STATE_DIR_IN_USE: REFUSED,
+    ErrorCode.STATE_DIR_REFUSED: REFUSED,
+    ErrorCode.NO_SPACE: REFUSED,
+    ErrorCode.JOURNAL_MISSING: REFUSED,
+    ErrorCode.JOURNAL_BEHIND: REFUSED,
+    ErrorCode.JOURNAL_MISMATCH: REFUSED,
+    ErrorCode.JOURNAL_NEWER: REFUSED,
+    ErrorCode.JOURNAL_CORRUPT: REFUSED,
+    ErrorCode.UNSUPPORTED_PLATFORM: REFUSED,
+    ErrorCode.BUSY: REFUSED,
+}
+
+
+def of_error(code: ErrorCode) -> int:
+    """The exit code of an error; 1 for every code that the table does not name."""
+    return BY_CODE.get(code, FAILED)
+
+
+def of_run(state: RunState, outcome: Outcome | None) -> int:
+    """What ``run`` and ``wait`` leave with, from a run that is over or lost.
+
+    A run that was stopped gives the code or signal it really ended with.
+    """
+    if state in (RunState.UNKNOWN, RunState.QUARANTINED):
+        return OUTCOME_UNKNOWN
+    if outcome is None:
+        return FAILED
+    if outcome.kind in (OutcomeKind.TIMED_OUT, OutcomeKind.IDLE_TIMED_OUT):
+        return TIMEOUT
+    if outcome.signal is not None:
+        return SIGNAL_BASE + outcome.signal
+    return FAILED if outcome.code is None else outcome.code & 0xFF

@@ -1,0 +1,131 @@
+"""Writing to the two streams: documents, lines, raw bytes.
+
+Everything goes straight to the descriptor: nothing is left to flush at exit, a
+closed pipe is noticed at once, and a writer stuck on a full pipe holds no lock
+that the end of the interpreter would wait for.
+
+JSON is ASCII on purpose: no byte of a program's output reaches a terminal as
+itself, and lone surrogates (undecodable names) stay valid JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from collections.abc import Mapping
+
+STDOUT = 1
+STDERR = 2
+_PIPE_ROOM = 4096  # a pipe that poll(2) calls writable takes this much without blocking (PIPE_BUF)
+
+
+def prepare_streams() -> None:
+    """For what others print (help, completion): names that cannot be encoded are no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def document(form: Mapping[str, object]) -> None:
+    """One JSON document; indented for a person, one line for a pipe."""
+    write_text(json.dumps(form, indent=2 if is_terminal(STDOUT) else None, allow_nan=False) + "\n")
+
+
+def ndjson(form: Mapping[str, object]) -> None:
+    """One line of newline-delimited JSON."""
+    write_bytes(json_line(form))
+
+
+def json_line(form: Mapping[str, object]) -> bytes:
+    """A document as one line of ASCII."""
+    return json.dumps(form, allow_nan=False).encode("ascii") + b"\n"
+
+
+def line(text: str) -> None:
+    """A line on stdout.  The caller escapes what came from a program."""
+    write_text(text + "\n")
+
+
+def note(text: str) -> None:
+    """A remark for a person, on stderr, never mixed into data."""
+    write_text(text + "\n", STDERR)
+
+
+def write_text(text: str, descriptor: int = STDOUT) -> None:
+    """Text as it is, without a newline of its own."""
+    write_bytes(encode(text), descriptor)
+
+
+def encode(text: str) -> bytes:
+    """UTF-8, whatever the locale; what cannot be encoded becomes a visible escape."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def write_bytes(data: bytes, descriptor: int = STDOUT) -> None:
+    """All of the bytes, as they are.  Raises BrokenPipeError when the reader is gone."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:  # someone who shares the terminal made it non-blocking
+            select.select([], [descriptor], [])
+
+
+async def write_patiently(data: bytes, descriptor: int = STDOUT) -> None:
+    """As `write_bytes`, but a reader that does not read never holds up the event loop (Ctrl-C!)."""
+    if len(data) <= _PIPE_ROOM and _ready(descriptor):
+        write_bytes(data, descriptor)
+        return
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def work() -> None:
+        error: BaseException | None = None
+        try:
+            write_bytes(data, descriptor)
+        except OSError as caught:
+            error = caught
+        try:
+            loop.call_soon_threadsafe(settle, error)
+        except RuntimeError:
+            return  # the loop is gone: the command was interrupted while the pipe was full
+
+    import threading
+
+    # A daemon thread, not the pool: asyncio.run would wait for the pool's threads at its end.
+    threading.Thread(target=work, daemon=True).start()
+    await done
+
+
+def is_terminal(descriptor: int) -> bool:
+    """False also for a descriptor that is closed."""
+    try:
+        return os.isatty(descriptor)
+    except OSError:
+        return False
+
+
+def close_quietly() -> None:
+    """After a broken pipe: the interpreter's own flush at exit must not complain again."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, STDOUT)
+    os.close(null)
+
+
+def _ready(descriptor: int) -> bool:
+    # poll, not select: a descriptor may be above 1023.  Regular files are always ready.
+    poller = select.poll()
+    poller.register(descriptor, select.POLLOUT)
+    return bool(poller.poll(0))

@@ -1,0 +1,221 @@
+"""Tables for people, from the same documents that ``--json`` prints.
+
+rich is imported here and nowhere else.  Every text is escaped first and passed
+as `Text`, never as markup.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from . import describe, out, style
+from .describe import Form
+from .escape import escape_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_WIDE = 4096  # into a pipe nothing is cut: the reader may be grep
+
+
+def run_line(form: Form) -> str:
+    """One line about a run; its first word is the run id."""
+    painted = style.Style(out.STDOUT).paint(describe.state_colour(form), describe.state_word(form))
+    return (
+        f"{form.get('run_id')}  {painted}"
+        f"  (request {escape_text(str(form.get('request_id')))}, attempt {form.get('attempt')})"
+    )
+
+
+def runs_table(forms: Iterable[Form]) -> str:
+    """One row a run, newest first, as `list` prints them."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("RUN", "STATE", "STARTED", "TOOK", "REQUEST"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("COMMAND", no_wrap=True, overflow="ellipsis")
+    for form in forms:
+        table.add_row(
+            Text(str(form.get("run_id"))),
+            Text(describe.state_word(form), style=describe.state_colour(form)),
+            Text(describe.local_time(form.get("created_at"))),
+            Text(_took(form)),
+            Text(escape_text(str(form.get("request_id") or "-"))),
+            Text(describe.command_line(form.get("argv"))),
+        )
+    return _render(table)
+
+
+def run_table(form: Form) -> str:
+    """Everything about one run: one fact a line, then its live tree."""
+    facts: list[tuple[str, str]] = [
+        ("run", str(form.get("run_id"))),
+        ("state", describe.state_word(form)),
+        ("request", f"{form.get('request_id')} (owner {form.get('owner')})"),
+        ("attempt", str(form.get("attempt"))),
+        ("command", describe.command_line(form.get("argv"))),
+        ("directory", str(form.get("cwd") or "-")),
+        ("created", describe.local_time(form.get("created_at"))),
+        ("took", _took(form)),
+        ("program", _process(form.get("program"))),
+        ("worker", _process(form.get("worker"))),
+        ("limits", _limits(form.get("limits"), form.get("completion"))),
+        ("labels", _flat(form.get("labels"))),
+        ("output", _output(form.get("receipt"))),
+        ("events", str(form.get("head") or 0)),
+        ("reason", str(form.get("reason") or "")),
+        ("evidence", _flat(form.get("evidence"))),
+        ("resolution", _flat(form.get("resolution"))),
+        ("log health", _flat(form.get("log_health"))),
+        ("inside run", str(form.get("nested_in") or "")),
+    ]
+    if form.get("retryable"):
+        facts.append(("retryable", "yes: send the same request id again"))
+    if form.get("survives_unit_restart") is False:
+        facts.append(("beware", "a restart of the systemd unit it was started in ends it; see 'doctor'"))
+    return fact_table(facts) + _live(form.get("live"))
+
+
+def request_table(form: Form) -> str:
+    """What ``start --dry-run`` would ask."""
+    return fact_table(
+        [
+            ("request", str(form.get("request_id") or "(made at the start)")),
+            ("command", describe.command_line(form.get("argv"))),
+            ("directory", str(form.get("cwd"))),
+            ("env", ", ".join(_words(form.get("env")))),
+            ("secret env", ", ".join(_words(form.get("secret_env")))),
+            ("inherit env", ", ".join(_words(form.get("inherit_env")))),
+            ("stdin", _flat(form.get("stdin")) or str(form.get("stdin") or "empty")),
+            ("limits", _limits(form.get("limits"), form.get("completion"))),
+            ("labels", _flat(form.get("labels"))),
+            ("", "dry run: nothing was started"),
+        ]
+    )
+
+
+def fact_table(facts: Iterable[tuple[str, str]]) -> str:
+    """Names and values in two columns; empty values are left out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        if value and value != "-":
+            table.add_row(Text(escape_text(name)), Text(escape_text(value)))
+    return _render(table)
+
+
+def columns(header: list[str], rows: Iterable[list[str]]) -> str:
+    """A plain table."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in header:
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(escape_text(cell)) for cell in row))
+    return _render(table)
+
+
+def _render(renderable: RenderableType) -> str:
+    from rich.console import Console
+
+    terminal = out.is_terminal(out.STDOUT)
+    console = Console(
+        file=io.StringIO(),
+        force_terminal=terminal,
+        color_system="standard" if style.wanted(out.STDOUT) else None,
+        width=None if terminal else _WIDE,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    with console.capture() as captured:
+        console.print(renderable)
+    # rich pads every row to the full width, which only makes noise in a pipe.
+    return "".join(row.rstrip() + "\n" for row in captured.get().splitlines())
+
+
+def _took(form: Form) -> str:
+    receipt = form.get("receipt")
+    if isinstance(receipt, Mapping) and isinstance(duration := receipt.get("duration"), int | float):
+        return describe.span(float(duration))
+    began = describe.parse_time(form.get("created_at"))
+    if began is None or form.get("state") not in ("queued", "starting", "running", "stopping"):
+        return "-"
+    return describe.span(time.time() - began)
+
+
+def _process(identity: object) -> str:
+    if not isinstance(identity, Mapping):
+        return ""
+    created = identity.get("create_time")
+    since = ""
+    if isinstance(created, int | float):
+        since = time.strftime(", since %Y-%m-%d %H:%M:%S", time.localtime(float(created)))
+    return f"pid {identity.get('pid')}{since}"
+
+
+def _limits(limits: object, completion: object) -> str:
+    if not isinstance(limits, Mapping):
+        return ""
+    words = [
+        f"{name.replace('_', ' ')} {describe.span(float(value))}"
+        for name in ("timeout", "idle_timeout", "grace")
+        if isinstance(value := limits.get(name), int | float)
+    ]
+    words.append(f"output {describe.size(limits.get('max_stdout_bytes'))} a stream, {limits.get('on_limit')}")
+    return ", ".join([*words, f"completion {completion}"])
+
+
+def _output(receipt: object) -> str:
+    output = receipt.get("output") if isinstance(receipt, Mapping) else None
+    if not isinstance(output, Mapping):
+        return ""
+    words = []
+    for stream, facts in output.items():
+        if isinstance(facts, Mapping):
+            dropped = f" ({describe.size(facts['dropped'])} dropped)" if facts.get("dropped") else ""
+            words.append(f"{stream} {describe.size(facts.get('bytes'))}{dropped}")
+    return ", ".join(words)
+
+
+def _flat(value: object) -> str:
+    if not isinstance(value, Mapping):
+        return ""
+    kept = [(key, item) for key, item in value.items() if item not in (None, {}, [])]
+    return ", ".join(f"{key}={_flat(item) or item}" for key, item in kept)
+
+
+def _words(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list | tuple) else []
+
+
+def _live(live: object) -> str:
+    if not isinstance(live, Mapping):
+        return ""
+    summary = fact_table([("live", f"cpu {live.get('cpu')}, memory {describe.size(live.get('rss'))}")])
+    tree = live.get("tree")
+    if not isinstance(tree, list):
+        return summary
+    rows = [
+        [
+            str(process.get("pid")),
+            str(process.get("ppid", "-")),
+            str(process.get("cpu", "-")),
+            describe.size(process.get("rss")),
+            str(process.get("name") or describe.command_line(process.get("argv"))),
+        ]
+        for process in tree
+        if isinstance(process, Mapping)
+    ]
+    return summary + columns(["PID", "PARENT", "CPU", "MEMORY", "NAME"], rows)

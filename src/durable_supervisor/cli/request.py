@@ -1,0 +1,181 @@
+"""The options of ``start`` and ``run``, and the request that they make.
+
+The options have one name here and in the two verbs; `ask` takes them by that name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import typer
+
+from durable_supervisor.model.command import Command, Completion, Limits, OnLimit
+from durable_supervisor.model.errors import invalid
+from durable_supervisor.model.ids import new_id
+from durable_supervisor.model.request import StartRequest
+from durable_supervisor.model.secrets import redact_text, secret_values
+
+from . import parse
+
+Argv = Annotated[
+    list[str],
+    typer.Argument(metavar="PROGRAM", help="The program and its arguments, best after a --; no shell."),
+]
+RequestId = Annotated[
+    str | None,
+    typer.Option("--request-id", metavar="ID", help="Idempotency key: the same id never runs twice."),
+]
+Cwd = Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="Working directory [default: ours].")]
+Env = Annotated[
+    list[str] | None, typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable; may be repeated.")
+]
+EnvFile = Annotated[
+    list[str] | None,
+    typer.Option("--env-file", metavar="FILE", help="NAME=VALUE lines; --env wins over them."),
+]
+SecretEnv = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret-env",
+        metavar="NAME[=VALUE]",
+        help="A variable whose value never reaches the disk. NAME alone takes the value from our own"
+        " environment; NAME=VALUE shows it to everyone who can run ps.",
+    ),
+]
+InheritEnv = Annotated[
+    list[str] | None,
+    typer.Option("--inherit-env", metavar="NAME", help="Hand on this variable of ours; may be repeated."),
+]
+Stdin = Annotated[
+    str | None,
+    typer.Option(
+        "--stdin",
+        metavar="FILE|-|open",
+        help="A file's bytes, or our stdin's (-), or 'open' for later write-stdin [default: empty].",
+    ),
+]
+Timeout = Annotated[
+    str | None, typer.Option("--timeout", metavar="TIME", help="Longest wall time, such as 600, 10m, 2h.")
+]
+IdleTimeout = Annotated[
+    str | None, typer.Option("--idle-timeout", metavar="TIME", help="Longest time without any output.")
+]
+MaxOutput = Annotated[
+    str | None,
+    typer.Option("--max-output", metavar="SIZE", help="Output kept per stream, such as 64M [default: 64M]."),
+]
+OnLimitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on-limit",
+        metavar="truncate|terminate",
+        help="Beyond it: keep head and tail, or stop the run [default: truncate].",
+    ),
+]
+CompletionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--completion",
+        metavar="leader|tree",
+        help="Over when the program exits, or when all its children have too [default: leader].",
+    ),
+]
+Label = Annotated[
+    list[str] | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="A label; may be repeated.")
+]
+
+
+def stdin_of(word: str | None) -> bytes | Literal["open"] | None:
+    """None, the bytes, or ``"open"``.  A file that is really called ``open`` is ``./open``."""
+    if word is None:
+        return None
+    if word == "open":
+        return "open"
+    if word == "-":
+        return sys.stdin.buffer.read()
+    return parse.read_file("stdin", word)
+
+
+def ask(words: Mapping[str, Any]) -> StartRequest:
+    """The whole request from the options by name, validated before any state directory is touched.
+
+    Raises INVALID_REQUEST naming the field at fault.
+    """
+    request_id = words["request_id"]
+    try:
+        completion = Completion(words["completion"] or Completion.LEADER)
+    except ValueError:
+        raise invalid("completion", "must be 'leader' or 'tree'") from None
+    return StartRequest(
+        command=_command(words),
+        request_id=new_id("req", os.urandom) if request_id is None else request_id,
+        limits=_limits(words),
+        completion=completion,
+        labels=parse.pairs("label", words["label"] or ()),
+    )
+
+
+def _command(words: Mapping[str, Any]) -> Command:
+    variables: dict[str, str] = {}
+    for path in words["env_file"] or ():
+        variables.update(parse.env_file(path))
+    variables.update(parse.pairs("env", words["env"] or ()))
+    return Command(
+        argv=list(words["argv"] or ()),
+        cwd=_directory(words["cwd"]),
+        env=variables,
+        secret_env=parse.secret_pairs(words["secret_env"] or (), os.environ),
+        inherit_env=tuple(words["inherit_env"] or ()),
+        stdin=stdin_of(words["stdin"]),
+    )
+
+
+def _directory(word: str | None) -> str:
+    try:
+        return os.path.abspath(word) if word is not None and word else os.getcwd()
+    except FileNotFoundError:
+        raise invalid("cwd", "this directory no longer exists", "give --cwd, or change directory") from None
+
+
+def _limits(words: Mapping[str, Any]) -> Limits:
+    kept = Limits()
+    size = kept.max_stdout_bytes
+    if words["max_output"] is not None:
+        size = parse.size("limits.max_output", words["max_output"])
+    grace = parse.seconds("limits.grace", words["grace"])
+    try:
+        on_limit = OnLimit(words["on_limit"] or kept.on_limit)
+    except ValueError:
+        raise invalid("limits.on_limit", "must be 'truncate' or 'terminate'") from None
+    return Limits(
+        timeout=parse.seconds("limits.timeout", words["timeout"]),
+        idle_timeout=parse.seconds("limits.idle_timeout", words["idle_timeout"]),
+        grace=kept.grace if grace is None else grace,
+        max_stdout_bytes=size,
+        max_stderr_bytes=size,
+        on_limit=on_limit,
+    )
+
+
+def describe(request: StartRequest, *, generated_id: bool) -> dict[str, object]:
+    """What would be asked, without any value that may be secret: names of variables, size of stdin."""
+    command = request.command
+    secrets = secret_values(command.secrets, command.secret_env, command.env)
+    stdin = command.stdin
+    return {
+        "schema": "durable-supervisor/start-request/1",
+        "dry_run": True,
+        "request_id": None if generated_id else request.request_id,
+        "argv": [redact_text(word, secrets) for word in command.argv],
+        "cwd": command.cwd,
+        "env": sorted(command.env),
+        "secret_env": sorted(command.secret_env),
+        "inherit_env": list(command.inherit_env),
+        "stdin": stdin if stdin is None or isinstance(stdin, str) else {"bytes": len(stdin)},
+        "limits": request.limits.to_dict(),
+        "completion": request.completion.value,
+        "labels": dict(request.labels),
+    }

@@ -1,0 +1,100 @@
+"""``resolve``, ``reconcile``, ``recover``: an operator's verbs.
+
+They own the state directory while they work.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from durable_supervisor.model.errors import invalid
+
+from . import exit_codes, out
+from .options import Json, RunId, Settings, StateDir, settings
+from .session import drive, owning
+
+_Accept = Annotated[bool, typer.Option("--accept", help="Take note of it as it is; frees its slot.")]
+_Kill = Annotated[bool, typer.Option("--kill", help="Kill what is proven to be of the run, then settle it.")]
+_Wait = Annotated[bool, typer.Option("--wait", help="Wait until what is left of it ends by itself.")]
+_Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why; kept with the run.")]
+
+
+def resolve(
+    context: typer.Context,
+    run: RunId,
+    accept: _Accept = False,
+    kill: _Kill = False,
+    wait: _Wait = False,
+    note: _Note = "",
+    json: Json = False,
+    state_dir: StateDir = None,
+) -> int:
+    """Give an operator's word on an unknown or quarantined run. Exactly one of the three.
+
+    \b
+    Example:
+      dsup resolve 4f7k --kill --note "its worker was lost in the OOM of May 3rd"
+    """
+    shared = settings(context, json, state_dir)
+    chosen = [name for name, given in (("accept", accept), ("kill", kill), ("wait", wait)) if given]
+    if len(chosen) != 1:
+        raise invalid("resolve", "needs exactly one of --accept, --kill and --wait")
+    return drive(_resolve(shared, run, chosen[0], note))
+
+
+async def _resolve(shared: Settings, run: str, action: str, note: str) -> int:
+    async with owning(shared) as supervisor:
+        await supervisor.resolve(run, action, note=note)
+        view = await supervisor.inspect(run)
+    from .verbs_read import show
+
+    show(shared, view)
+    return exit_codes.OK
+
+
+def reconcile(context: typer.Context, json: Json = False, state_dir: StateDir = None) -> int:
+    """Judge every open and quarantined run from its evidence, now.
+
+    \b
+    Example:
+      dsup reconcile --json
+    """
+    return drive(_reconcile(settings(context, json, state_dir)))
+
+
+async def _reconcile(shared: Settings) -> int:
+    async with owning(shared) as supervisor:
+        report = await supervisor.reconcile()
+    _report(shared, "reconcile", report)
+    return exit_codes.OK
+
+
+def recover(context: typer.Context, json: Json = False, state_dir: StateDir = None) -> int:
+    """Rebuild a lost or outdated journal from the run logs. Nothing is executed.
+
+    \b
+    Example:
+      dsup recover
+    """
+    return drive(_recover(settings(context, json, state_dir)))
+
+
+async def _recover(shared: Settings) -> int:
+    from durable_supervisor.supervisor.supervisor import Supervisor
+
+    report = await Supervisor.recover(shared.state_dir)
+    _report(shared, "recover", report)
+    return exit_codes.OK
+
+
+def _report(shared: Settings, verb: str, report: Any) -> None:
+    facts = dict(report) if isinstance(report, dict) else dict(report.to_dict())
+    form = {"schema": f"durable-supervisor/{verb}/1", **facts}
+    if shared.json:
+        out.document(form)
+        return
+    from .render import fact_table
+
+    out.write_text(fact_table([(name.replace("_", " "), str(value)) for name, value in facts.items()]))

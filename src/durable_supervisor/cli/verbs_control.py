@@ -1,0 +1,143 @@
+"""``stop``, ``signal``, ``write-stdin``: what may be asked of a live run, by anyone of its user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from durable_supervisor.model.errors import invalid
+
+from . import exit_codes, out, parse
+from .options import Grace, Json, RunId, Settings, StateDir, settings
+from .session import drive, observing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CHUNK = 64 * 1024
+_Timeout = Annotated[
+    str | None, typer.Option("--timeout", metavar="TIME", help="Longest wait for the confirmation.")
+]
+_Signal = Annotated[str, typer.Argument(metavar="SIGNAL", help="A name or a number: TERM, USR1, 9.")]
+_Data = Annotated[str | None, typer.Argument(metavar="[FILE|-]", help="Bytes to write [default: our stdin].")]
+_Eof = Annotated[bool, typer.Option("--eof", help="Close the program's stdin; alone, write nothing.")]
+
+
+def stop(
+    context: typer.Context,
+    run: RunId,
+    grace: Grace = None,
+    timeout: _Timeout = None,
+    json: Json = False,
+    state_dir: StateDir = None,
+) -> int:
+    """Stop a run and its whole tree: TERM, a grace, then KILL.
+
+    Waits until it is over. Stopping a run that is over already is no error and changes nothing.
+
+    \b
+    Example:
+      dsup stop 4f7k --grace 30
+    """
+    shared = settings(context, json, state_dir)
+    period = parse.positive_seconds("grace", grace)
+    return drive(_stop(shared, run, period, parse.positive_seconds("timeout", timeout)))
+
+
+async def _stop(shared: Settings, run: str, grace: float | None, timeout: float | None) -> int:
+    async with observing(shared) as observer:
+        receipt = await observer.stop(run, grace=grace, timeout=timeout)
+    form = receipt.to_dict()
+    _tell(shared, form, f"{form.get('run_id')}  {form.get('state')} ({form.get('result')})")
+    return exit_codes.OK
+
+
+def signal(
+    context: typer.Context,
+    run: RunId,
+    name: _Signal,
+    json: Json = False,
+    state_dir: StateDir = None,
+) -> int:
+    """Send a signal to a run's program (its leader).
+
+    \b
+    Example:
+      dsup signal 4f7k USR1
+    """
+    shared = settings(context, json, state_dir)
+    return drive(_signal(shared, run, parse.signal_number(name)))
+
+
+async def _signal(shared: Settings, run: str, number: int) -> int:
+    async with observing(shared) as observer:
+        receipt = await observer.signal(run, number)
+    _tell(shared, _form(receipt), f"signal {number} sent")
+    return exit_codes.OK
+
+
+def write_stdin(
+    context: typer.Context,
+    run: RunId,
+    data: _Data = None,
+    eof: _Eof = False,
+    json: Json = False,
+    state_dir: StateDir = None,
+) -> int:
+    """Write to the stdin of a run started with --stdin open.
+
+    \b
+    Example:
+      echo yes | dsup write-stdin 4f7k
+      dsup write-stdin 4f7k --eof
+    """
+    shared = settings(context, json, state_dir)
+    if data not in (None, "-"):
+        # A file that cannot be opened must be refused before the first byte goes out.
+        chunks = iter([parse.read_file("data", str(data))])
+    elif data is None and eof:
+        chunks = iter([b""])
+    else:
+        if data is None and out.is_terminal(0):
+            raise invalid("data", "comes from a terminal", "pipe it in, name a file, or give - to type it")
+        chunks = _our_stdin()
+    return drive(_write(shared, run, chunks, eof=eof))
+
+
+def _our_stdin() -> Iterator[bytes]:
+    while chunk := os.read(sys.stdin.fileno(), _CHUNK):
+        yield chunk
+
+
+async def _write(shared: Settings, run: str, chunks: Iterator[bytes], *, eof: bool) -> int:
+    written = 0
+    async with observing(shared) as observer:
+        for data in chunks:
+            for begin in range(0, len(data), _CHUNK):
+                piece = data[begin : begin + _CHUNK]
+                await observer.write_stdin(run, piece)
+                written += len(piece)
+        if eof:
+            await observer.write_stdin(run, b"", eof=True)
+    form: dict[str, Any] = {
+        "schema": "durable-supervisor/write-stdin/1",
+        "run": run,
+        "bytes": written,
+        "eof": eof,
+    }
+    _tell(shared, form, f"{written} bytes written" + (", stdin closed" if eof else ""))
+    return exit_codes.OK
+
+
+def _form(receipt: Any) -> dict[str, Any]:
+    return dict(receipt) if isinstance(receipt, dict) else dict(receipt.to_dict())
+
+
+def _tell(shared: Settings, form: dict[str, Any], words: str) -> None:
+    if shared.json:
+        out.document(form)
+    else:
+        out.line(words)

@@ -1,0 +1,55 @@
+"""``doctor``: will it work here, and if not, what to do."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import typer
+
+from . import exit_codes, out
+from .complete import default_state_dir
+from .options import Json, StateDir, settings
+
+if TYPE_CHECKING:
+    from .doctor import Check
+
+_MARKS = {"ok": ("green", "ok"), "note": ("yellow", "note"), "bad": ("red", "BAD")}
+
+
+def doctor(context: typer.Context, json: Json = False, state_dir: StateDir = None) -> int:
+    """Check the machine and the state directory; changes nothing. Leaves with 1 if something is bad.
+
+    \b
+    Example:
+      dsup doctor --state-dir /var/lib/agents
+    """
+    from .doctor import examine
+
+    shared = settings(context, json, state_dir)
+    place = os.path.abspath(shared.state_dir or default_state_dir())
+    checks = examine(place)
+    healthy = all(check.status != "bad" for check in checks)
+    if shared.json:
+        out.document(
+            {
+                "schema": "durable-supervisor/doctor/1",
+                "healthy": healthy,
+                "state_dir": place,
+                "checks": [check.to_dict() for check in checks],
+            }
+        )
+    else:
+        _print(checks)
+    return exit_codes.OK if healthy else exit_codes.FAILED
+
+
+def _print(checks: list[Check]) -> None:
+    from .escape import escape_text
+    from .style import Style
+
+    style = Style(out.STDOUT)
+    for check in checks:
+        colour, word = _MARKS[check.status]
+        hint = f" ({check.hint})" if check.hint else ""
+        out.line(f"{style.paint(colour, f'{word:<4}')}  {check.name:<16} {escape_text(check.detail + hint)}")

@@ -1,0 +1,152 @@
+"""``list``, ``inspect``, ``wait``: what is known about runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
+from durable_supervisor.model.states import RunState
+
+from . import exit_codes, out, parse
+from .options import Json, RunId, Settings, StateDir, settings
+from .session import drive, observing
+
+if TYPE_CHECKING:
+    from durable_supervisor.supervisor.observer import RunView
+
+_Limit = Annotated[str, typer.Option("--limit", "-n", metavar="N", help="At most this many, newest first.")]
+_States = Annotated[
+    list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated.")
+]
+_Label = Annotated[str | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="Only with it.")]
+_Before = Annotated[
+    str | None, typer.Option("--before", metavar="SERIAL", help="Go on after a page: its next_before.")
+]
+_Timeout = Annotated[str | None, typer.Option("--timeout", metavar="TIME", help="Give up after it (124).")]
+
+
+def list_runs(
+    context: typer.Context,
+    limit: _Limit = "50",
+    state: _States = None,
+    label: _Label = None,
+    before: _Before = None,
+    json: Json = False,
+    state_dir: StateDir = None,
+) -> int:
+    """List runs, newest first.
+
+    \b
+    Example:
+      dsup list --state running --label team=infra
+    """
+    shared = settings(context, json, state_dir)
+    states = [_state(word) for word in state or ()]
+    wanted = None if label is None else next(iter(parse.pairs("label", [label]).items()))
+    cursor = None if before is None else parse.whole("before", before, least=1)
+    return drive(_list(shared, parse.whole("limit", limit, least=1), states, wanted, cursor))
+
+
+async def _list(
+    shared: Settings,
+    limit: int,
+    states: list[RunState],
+    label: tuple[str, str] | None,
+    before: int | None,
+) -> int:
+    async with observing(shared) as observer:
+        page = await observer.list(limit=limit, states=states or None, label=label, before=before)
+    form = page.to_dict()
+    if shared.json:
+        out.document(form)
+        return exit_codes.OK
+    from .render import runs_table
+
+    out.write_text(runs_table([view.to_dict() for view in page.runs]))
+    if page.next_before is not None:
+        out.note(f"more: --before {page.next_before}")
+    return exit_codes.OK
+
+
+def _state(word: str) -> RunState:
+    try:
+        return RunState(word)
+    except ValueError:
+        raise invalid("state", "is not a run state", f"one of {', '.join(RunState)}") from None
+
+
+def inspect(context: typer.Context, run: RunId, json: Json = False, state_dir: StateDir = None) -> int:
+    """Show everything about one run, live figures included.
+
+    \b
+    Example:
+      dsup inspect 4f7k
+      dsup --json inspect 4f7k | jq .outcome
+    """
+    return drive(_inspect(settings(context, json, state_dir), run))
+
+
+async def _inspect(shared: Settings, run: str) -> int:
+    async with observing(shared) as observer:
+        view = await observer.inspect(run)
+    show(shared, view)
+    return exit_codes.OK
+
+
+def show(shared: Settings, view: RunView) -> None:
+    """The inspect document, or its table."""
+    form = view.to_dict()
+    if shared.json:
+        out.document(form)
+        return
+    from .render import run_table
+
+    out.write_text(run_table(form))
+
+
+def wait(
+    context: typer.Context,
+    run: RunId,
+    timeout: _Timeout = None,
+    json: Json = False,
+    state_dir: StateDir = None,
+) -> int:
+    """Wait for the end of a run; leave with its exit code.
+
+    128+signal where a signal ended it, 124 when its deadline or --timeout passed,
+    6 when its outcome cannot be known.
+
+    \b
+    Example:
+      dsup wait 4f7k --timeout 10m && echo done
+    """
+    shared = settings(context, json, state_dir)
+    return drive(_wait(shared, run, parse.positive_seconds("timeout", timeout)))
+
+
+async def _wait(shared: Settings, run: str, timeout: float | None) -> int:
+    async with observing(shared) as observer:
+        try:
+            view = await observer.wait(run, timeout=timeout)
+        except SupervisorError as error:
+            if error.code not in (ErrorCode.OUTCOME_UNKNOWN, ErrorCode.NOT_STARTED, ErrorCode.WAIT_TIMEOUT):
+                raise
+            _tell(shared, await observer.inspect(run))
+            raise
+    _tell(shared, view)
+    if view.state is RunState.NOT_STARTED:
+        from .verbs_start import not_started
+
+        raise not_started(view.to_dict())
+    return exit_codes.of_run(view.state, view.outcome)
+
+
+def _tell(shared: Settings, view: RunView) -> None:
+    if shared.json:
+        out.document(view.to_dict())
+        return
+    from .render import run_line
+
+    out.line(run_line(view.to_dict()))

@@ -1,0 +1,142 @@
+"""``run``: as if the program had been typed, but it outlives this terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal as signals
+from typing import TYPE_CHECKING
+
+import typer
+
+from durable_supervisor.model.errors import ErrorCode, SupervisorError
+from durable_supervisor.model.states import RunState
+
+from . import exit_codes, out, request
+from .errors import print_error
+from .options import Grace, Json, Raw, Settings, StateDir, settings
+from .printer import Printer, terminals
+from .session import drive, observing, owning
+from .style import Style
+from .verbs_start import not_started, refused_run
+
+if TYPE_CHECKING:
+    from durable_supervisor.model.request import StartRequest
+    from durable_supervisor.supervisor.observer import Observer
+
+
+def run(
+    context: typer.Context,
+    argv: request.Argv,
+    request_id: request.RequestId = None,
+    cwd: request.Cwd = None,
+    env: request.Env = None,
+    env_file: request.EnvFile = None,
+    secret_env: request.SecretEnv = None,
+    inherit_env: request.InheritEnv = None,
+    stdin: request.Stdin = None,
+    timeout: request.Timeout = None,
+    idle_timeout: request.IdleTimeout = None,
+    grace: Grace = None,
+    max_output: request.MaxOutput = None,
+    on_limit: request.OnLimitOption = None,
+    completion: request.CompletionOption = None,
+    label: request.Label = None,
+    raw: Raw = False,
+    json: Json = False,
+    state_dir: StateDir = None,
+) -> int:
+    """Run a program in the foreground: its output, its exit code.
+
+    Ctrl-C stops its whole tree gracefully, a second one kills it, a third leaves
+    without waiting. If this command dies the program goes on: 'attach' finds it.
+    With --json nothing is shown but the final inspect document.
+
+    \b
+    Example:
+      dsup run --timeout 10m -- make test
+    """
+    shared = settings(context, json, state_dir)
+    return drive(_run(shared, request.ask(context.params), Printer(escape=terminals(raw=raw))))
+
+
+async def _run(shared: Settings, asked: StartRequest, printer: Printer) -> int:
+    presses: asyncio.Queue[None] = asyncio.Queue()
+    # Before the start: a Ctrl-C in the middle of it must stop the run, not lose sight of it.
+    asyncio.get_running_loop().add_signal_handler(signals.SIGINT, presses.put_nowait, None)
+    run_id = await _begin(shared, asked)
+    if not shared.json and out.is_terminal(out.STDERR):
+        out.note(Style(out.STDERR).paint("dim", f"[run {run_id}]"))
+    async with observing(shared) as observer:
+        watcher = asyncio.create_task(_stop_on_press(observer, run_id, presses))
+        try:
+            return await _watch(observer, run_id, shared, printer)
+        finally:
+            watcher.cancel()
+
+
+async def _begin(shared: Settings, asked: StartRequest) -> str:
+    """Own the state directory only while starting, so that two `run`s work side by side."""
+    async with owning(shared) as supervisor:
+        try:
+            started = await supervisor.start(
+                asked.command,
+                request_id=asked.request_id,
+                limits=asked.limits,
+                completion=asked.completion,
+                labels=asked.labels,
+            )
+        except SupervisorError as error:
+            return refused_run(error)
+        return started.id
+
+
+async def _watch(observer: Observer, run_id: str, shared: Settings, printer: Printer) -> int:
+    if not shared.json:
+        try:
+            async for event in observer.follow(run_id):
+                await printer.show(event)
+            await printer.finish()
+        except BrokenPipeError:
+            out.note(f"the reader of the output is gone; run {run_id} goes on")
+            raise
+    lost: SupervisorError | None = None
+    try:
+        view = await observer.wait(run_id)
+    except SupervisorError as error:
+        if error.code not in (ErrorCode.OUTCOME_UNKNOWN, ErrorCode.NOT_STARTED):
+            raise
+        lost = error
+        view = await observer.inspect(run_id)
+    form = view.to_dict()
+    if shared.json:
+        out.document(form)
+    await printer.end_line()
+    if view.state is RunState.NOT_STARTED:
+        raise not_started(form)
+    if lost is not None:
+        raise lost
+    return exit_codes.of_run(view.state, view.outcome)
+
+
+async def _stop_on_press(observer: Observer, run_id: str, presses: asyncio.Queue[None]) -> None:
+    stops = set()
+    for grace, words in (
+        (None, "stopping; Ctrl-C again to kill"),
+        (0.0, "killing; Ctrl-C again to leave without waiting"),
+    ):
+        await presses.get()
+        out.note(f"\n{words}" if out.is_terminal(out.STDERR) else words)
+        # Not awaited here: the second press must be heard while the first stop goes on.
+        stops.add(asyncio.create_task(_stop(observer, run_id, grace)))
+    await presses.get()
+    out.note(f"left; 'dsup inspect {run_id}' tells how it ended")
+    os._exit(exit_codes.INTERRUPTED)  # nothing of ours is worth waiting for: the worker owns the run
+
+
+async def _stop(observer: Observer, run_id: str, grace: float | None) -> None:
+    try:
+        await observer.stop(run_id, grace=grace)
+    except SupervisorError as error:
+        if error.code is not ErrorCode.NOT_RUNNING:  # it ended by itself meanwhile
+            print_error(error, as_json=False)

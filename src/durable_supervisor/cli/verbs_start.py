@@ -1,0 +1,114 @@
+"""``start``: hand a program over and come back at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from durable_supervisor.model.errors import ErrorCode, SupervisorError
+from durable_supervisor.model.states import RunState
+
+from . import exit_codes, out, request
+from .options import Grace, Json, Settings, StateDir, settings
+from .session import drive, owning
+
+if TYPE_CHECKING:
+    from durable_supervisor.model.request import StartRequest
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the request and print it; start nothing.")]
+
+
+def start(
+    context: typer.Context,
+    argv: request.Argv,
+    request_id: request.RequestId = None,
+    cwd: request.Cwd = None,
+    env: request.Env = None,
+    env_file: request.EnvFile = None,
+    secret_env: request.SecretEnv = None,
+    inherit_env: request.InheritEnv = None,
+    stdin: request.Stdin = None,
+    timeout: request.Timeout = None,
+    idle_timeout: request.IdleTimeout = None,
+    grace: Grace = None,
+    max_output: request.MaxOutput = None,
+    on_limit: request.OnLimitOption = None,
+    completion: request.CompletionOption = None,
+    label: request.Label = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    state_dir: StateDir = None,
+) -> int:
+    """Start a program that outlives this command.
+
+    The same --request-id never runs twice: it answers with the run it already has.
+
+    \b
+    Example:
+      dsup start --request-id scan-17 --timeout 10m -- rg TODO src
+      dsup start --secret-env API_TOKEN --label team=infra -- ./agent.sh
+    """
+    shared = settings(context, json, state_dir)
+    asked = request.ask(context.params)
+    if dry_run:
+        return _show_request(shared, asked, generated_id=request_id is None)
+    return drive(_start(shared, asked))
+
+
+async def _start(shared: Settings, asked: StartRequest) -> int:
+    async with owning(shared) as supervisor:
+        try:
+            run = await supervisor.start(
+                asked.command,
+                request_id=asked.request_id,
+                limits=asked.limits,
+                completion=asked.completion,
+                labels=asked.labels,
+            )
+            run_id = run.id
+        except SupervisorError as error:
+            run_id = refused_run(error)
+        view = await supervisor.inspect(run_id)
+    form = view.to_dict()
+    if shared.json:
+        out.document(form)
+    else:
+        from .render import run_line
+
+        out.line(run_line(form))
+    if view.state is RunState.NOT_STARTED:
+        raise not_started(form)
+    return exit_codes.OK
+
+
+def refused_run(error: SupervisorError) -> str:
+    """The run that a NOT_STARTED error speaks of; any other error goes on its way."""
+    run_id = error.details.get("run_id")
+    if error.code is not ErrorCode.NOT_STARTED or not isinstance(run_id, str):
+        raise error
+    return run_id
+
+
+def not_started(form: dict[str, object]) -> SupervisorError:
+    """The one-line error beside a run whose program never ran."""
+    from .describe import not_started_reason
+
+    return SupervisorError(
+        ErrorCode.NOT_STARTED,
+        f"run {form['run_id']}: the program never ran: {not_started_reason(form)}",
+        retryable=form.get("retryable") is True,
+        hint="put it right and send the same request id again" if form.get("retryable") else "start it anew",
+        details={"run_id": form["run_id"], "reason": form.get("reason")},
+    )
+
+
+def _show_request(shared: Settings, asked: StartRequest, *, generated_id: bool) -> int:
+    form = request.describe(asked, generated_id=generated_id)
+    if shared.json:
+        out.document(form)
+    else:
+        from .render import request_table
+
+        out.write_text(request_table(form))
+    return exit_codes.OK
