@@ -11,7 +11,7 @@ import sys
 from typing import Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from . import errors, exit_codes, out
 from .main import PROGRAM
@@ -54,8 +54,25 @@ class _AsGiven:
         return value
 
 
+def _words_as_given(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if getattr(parameter, "_runtime_param", False) is None:  # typer's own cache of its adapter
+            setattr(parameter, "_runtime_param", _AsGiven())  # noqa: B010
+    return parameters
+
+
+class VerbCommand(TyperCommand):
+    """One verb."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _words_as_given(super().get_params(ctx))
+
+
 class VerbGroup(TyperGroup):
     """A group whose commands are built at their first use."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _words_as_given(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
@@ -86,15 +103,8 @@ def _build(verb: str) -> Any:
         "allow_interspersed_args": verb not in _TAKES_ARGV,
         "max_content_width": 100,
     }
-    single.command(verb, epilog=exit_codes.HELP, context_settings=context)(verb_function)
-    return _words_as_given(typer.main.get_command(single))
-
-
-def _words_as_given(command: Any) -> Any:
-    for parameter in command.params:
-        if getattr(parameter, "_runtime_param", False) is None:  # typer's own cache of its adapter
-            setattr(parameter, "_runtime_param", _AsGiven())  # noqa: B010
-    return command
+    single.command(verb, cls=VerbCommand, epilog=exit_codes.HELP, context_settings=context)(verb_function)
+    return typer.main.get_command(single)
 
 
 def _typer(**options: Any) -> typer.Typer:
@@ -150,7 +160,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _invoke(arguments: list[str], shared: Settings) -> int:
-    command = _words_as_given(typer.main.get_command(_application()))
+    command = typer.main.get_command(_application())
     result = command.main(
         args=arguments or ["--help"], prog_name=_program_name(), standalone_mode=False, obj=shared
     )

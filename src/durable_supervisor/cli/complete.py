@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,9 +16,9 @@ def run_ids(state_dir: str | None, incomplete: str) -> list[tuple[str, str]]:
     try:
         from durable_supervisor.journal.listing import list_runs
         from durable_supervisor.journal.reader import JournalReader
+        from durable_supervisor.supervisor.state_dir import locate
 
-        path = os.path.join(state_dir or default_state_dir(), "journal.db")
-        with JournalReader.open(path, busy_seconds=_BUSY_SECONDS) as reader:
+        with JournalReader.open(locate(state_dir).journal, busy_seconds=_BUSY_SECONDS) as reader:
             rows = reader.read(lambda conn: list_runs(conn, limit=_MOST))
     except Exception:  # noqa: BLE001  a shell shows whatever a completion prints
         return []
@@ -30,10 +29,3 @@ def _help(row: RunRow) -> str:
     from .describe import command_line, state_word
 
     return f"{state_word({'state': row.state.value, 'outcome': row.outcome})}: {command_line(row.argv)}"
-
-
-def default_state_dir() -> str:
-    """Where the product keeps its state when nothing else is said."""
-    import platformdirs
-
-    return platformdirs.user_state_dir("durable-supervisor")

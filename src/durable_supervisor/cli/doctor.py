@@ -15,11 +15,12 @@ from durable_supervisor import __version__
 from durable_supervisor.model.errors import SupervisorError
 from durable_supervisor.process.clock import boot_id
 from durable_supervisor.process.locks import is_locked
+from durable_supervisor.supervisor import state_dir
+from durable_supervisor.supervisor.state_dir import StateDir
 
 Status = Literal["ok", "note", "bad"]
 _PR_GET_CHILD_SUBREAPER = 37
-_LOW_BYTES = 256 * 1024 * 1024
-_NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"})
+_LOW_BYTES = 256 * 1024 * 1024  # far above what a start is refused at: a warning in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +37,15 @@ class Check:
         return asdict(self)
 
 
-def examine(state_dir: str) -> list[Check]:
+def examine(place: StateDir) -> list[Check]:
     """All checks, in the order to read them."""
     return [
         Check("version", "ok", f"{__version__}, Python {platform.python_version()}, {sys.executable}"),
         *_kernel(),
         Check("boot id", "ok", boot_id()),
         _cgroup(),
-        *_directory(state_dir),
-        _journal(state_dir),
+        *_directory(place),
+        _journal(place),
     ]
 
 
@@ -90,79 +91,42 @@ def _cgroup() -> Check:
     return Check("cgroup", "ok", path)
 
 
-def _directory(path: str) -> Iterator[Check]:
+def _directory(place: StateDir) -> Iterator[Check]:
     try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        yield Check("state directory", "ok", f"{path}: does not exist yet, the first start makes it")
-        path = _existing_parent(path)
-    except OSError as error:
-        yield Check("state directory", "bad", f"{path}: {error.strerror}", "choose another --state-dir")
+        exists = state_dir.check(place)
+    except SupervisorError as error:
+        yield Check("state directory", "bad", error.message, error.hint)
         return
+    if not exists:
+        yield Check("state directory", "ok", f"{place.path}: does not exist yet, the first start makes it")
+        path = _existing_parent(place.path)
     else:
-        yield _mode(path, found)
-        yield _owner_process(path)
-    kind = _filesystem(path)
-    if kind in _NETWORK:
+        path = place.path
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        yield Check("state directory", "ok", f"{path}, mode {mode:04o}, uid {os.stat(path).st_uid}")
+        yield _owner(place)
+    if not os.access(path, os.W_OK | os.X_OK):
+        yield Check("writable", "bad", f"{path} is not writable", "choose another --state-dir")
+    kind = state_dir.file_system(path)
+    if kind in state_dir.NETWORK_FILE_SYSTEMS:
         yield Check("file system", "bad", f"{kind} is a network file system", "use a local disk")
     else:
-        yield Check("file system", "ok", kind)
+        yield Check("file system", "ok", kind or "unknown")
     yield _space(path)
 
 
-def _mode(path: str, found: os.stat_result) -> Check:
-    mode = stat.S_IMODE(found.st_mode)
-    detail = f"{path}: mode {mode:04o}, uid {found.st_uid}"
-    if stat.S_ISLNK(found.st_mode) or not stat.S_ISDIR(found.st_mode):
-        return Check("state directory", "bad", f"{path}: is not a directory", "choose another --state-dir")
-    if found.st_uid != os.geteuid():
-        return Check("state directory", "bad", detail, f"another user's; we are uid {os.geteuid()}")
-    if mode & 0o077:
-        return Check("state directory", "bad", detail, "others can look in; chmod 700 it")
-    if not os.access(path, os.W_OK | os.X_OK):
-        return Check("state directory", "bad", f"{detail}, not writable", "make it writable")
-    return Check("state directory", "ok", detail)
-
-
-def _owner_process(path: str) -> Check:
-    """Who holds ``supervisor.lock``, from /proc/locks (proc(5)): the holder is never disturbed."""
-    try:
-        found = os.stat(os.path.join(path, "supervisor.lock"))
-    except OSError:
-        return Check("owner", "ok", "nobody has opened it yet")
-    suffix = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-    try:
-        with open("/proc/locks", encoding="ascii", errors="replace") as file:
-            pids = [words[4] for words in map(str.split, file) if len(words) > 5 and words[5] == suffix]
-    except OSError:
-        return Check("owner", "note", "cannot be told on this system")
-    if not pids:
+def _owner(place: StateDir) -> Check:
+    if not state_dir.is_owned(place):
         return Check("owner", "ok", "nobody right now")
-    return Check("owner", "note", f"process {pids[0]}; reading and controls work beside it")
+    pid = state_dir.owner_pid(place)
+    who = "another process" if pid is None else f"process {pid}"
+    return Check("owner", "note", f"{who}; reading and controls work beside it")
 
 
 def _existing_parent(path: str) -> str:
-    while not os.path.exists(path):
-        above = os.path.dirname(os.path.abspath(path))
-        if above == path:
-            break
-        path = above
+    while not os.path.exists(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
     return path
-
-
-def _filesystem(path: str) -> str:
-    """The type of the file system that holds ``path``: its mount point is the longest that matches."""
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            mounts = [entry.split() for entry in file]
-        device = os.stat(path).st_dev
-    except OSError:
-        return "unknown"
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    for words in mounts:
-        if words[2] == wanted and "-" in words:
-            return words[words.index("-") + 1]
-    return "unknown"
 
 
 def _space(path: str) -> Check:
@@ -177,17 +141,17 @@ def _space(path: str) -> Check:
     return Check("free space", "ok", detail)
 
 
-def _journal(state_dir: str) -> Check:
+def _journal(place: StateDir) -> Check:
     from durable_supervisor.journal.reader import JournalReader
 
-    path = os.path.join(state_dir, "journal.db")
-    runs = os.path.join(state_dir, "runs")
-    if not os.path.lexists(path):
-        if os.path.isdir(runs) and os.listdir(runs):
-            return Check("journal", "bad", "missing beside run logs", "run 'dsup recover'")
-        return Check("journal", "ok", "none yet")
     try:
-        JournalReader.open(path, busy_seconds=1.0).close()
+        if not os.path.lexists(place.journal):
+            if os.path.isdir(place.runs) and os.listdir(place.runs):
+                return Check("journal", "bad", "missing beside run logs", "run 'durable-supervisor recover'")
+            return Check("journal", "ok", "none yet")
+        JournalReader.open(place.journal, busy_seconds=1.0).close()
     except SupervisorError as error:
         return Check("journal", "bad", str(error), error.hint)
-    return Check("journal", "ok", path)
+    except OSError as error:
+        return Check("journal", "bad", error.strerror or "cannot be read")
+    return Check("journal", "ok", place.journal)

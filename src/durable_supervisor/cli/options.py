@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -18,7 +17,7 @@ class Settings:
     def __init__(self, program: str) -> None:
         self.program = program
         self.json = False
-        self.state_dir: str | None = os.environ.get(STATE_DIR_VARIABLE) or None
+        self.state_dir: str | None = None  # then DURABLE_SUPERVISOR_STATE_DIR, then the default
 
     def merge(self, json: bool, state_dir: str | None) -> Settings:
         """Take what was given here; an absent option changes nothing."""

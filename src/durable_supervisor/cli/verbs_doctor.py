@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import typer
 
 from . import exit_codes, out
-from .complete import default_state_dir
 from .options import Json, StateDir, settings
 
 if TYPE_CHECKING:
@@ -24,10 +22,12 @@ def doctor(context: typer.Context, json: Json = False, state_dir: StateDir = Non
     Example:
       dsup doctor --state-dir /var/lib/agents
     """
+    from durable_supervisor.supervisor.state_dir import locate
+
     from .doctor import examine
 
     shared = settings(context, json, state_dir)
-    place = os.path.abspath(shared.state_dir or default_state_dir())
+    place = locate(shared.state_dir)
     checks = examine(place)
     healthy = all(check.status != "bad" for check in checks)
     if shared.json:
@@ -35,7 +35,7 @@ def doctor(context: typer.Context, json: Json = False, state_dir: StateDir = Non
             {
                 "schema": "durable-supervisor/doctor/1",
                 "healthy": healthy,
-                "state_dir": place,
+                "state_dir": place.path,
                 "checks": [check.to_dict() for check in checks],
             }
         )

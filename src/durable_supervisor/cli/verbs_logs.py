@@ -105,17 +105,19 @@ class _LastLines:
         """What was kept, its first event cut to where the last lines begin."""
         from durable_supervisor.model.events import Event as Made
 
-        if self._count == 0 or not self._events:
+        if self._count == 0:
             return []
-        # An unfinished last line counts as a line of its own, as in tail(1).
-        open_line = 0 if self._events[-1].data.endswith(b"\n") else 1
-        excess = self._newlines + open_line - self._count
+        # An unfinished last line counts as a line of its own, as in tail(1).  A dropped range has no data.
+        last = next((event.data for event in reversed(self._events) if event.data), b"\n")
+        excess = self._newlines + (not last.endswith(b"\n")) - self._count
         kept: list[Event] = []
         for event in self._events:
             cut = 0
             while excess > 0 and (found := event.data.find(b"\n", cut)) >= 0:
                 cut = found + 1
                 excess -= 1
+            if excess > 0 and event.data:
+                continue  # the first of the last lines begins in a later event
             if not cut:
                 kept.append(event)
             elif cut < len(event.data):
