@@ -85,3 +85,8 @@ def test_architecture_names_the_base_environment() -> None:
 
     text = page("architecture.md")
     assert not [name for name in (*BASE_NAMES, DEFAULT_PATH) if f"`{name}`" not in text]
+
+
+def test_architecture_links_every_schema() -> None:
+    links = set(re.findall(r"schemas/([\w.-]+\.json)", page("architecture.md")))
+    assert links == {path.name for path in (DOCS / "schemas").iterdir()}

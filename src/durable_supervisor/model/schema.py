@@ -7,15 +7,20 @@ new event kinds may come without, so readers skip what they do not know.
 from __future__ import annotations
 
 VERSIONS = {
+    "control": 1,
+    "doctor": 1,
     "error": 1,
     "event": 1,
     "feed": 1,
     "inspect": 1,
     "list": 1,
-    "page": 1,
     "receipt": 1,
+    "reconcile": 1,
+    "recover": 1,
     "start": 1,
+    "start-request": 1,
     "stop": 1,
+    "write-stdin": 1,
 }
 
 

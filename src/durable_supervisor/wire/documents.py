@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from ..model.errors import ErrorCode, Phase
 from ..model.schema import schema_name
 from ..model.states import RunState, Trigger
-from .base import Completion, Count, Document, Identity, Json, LimitsForm, OutcomeForm, RunId, Seq, Time
+from .base import Completion, Count, Document, Identity, Json, LimitsForm, Open, OutcomeForm, RunId, Seq, Time
 from .details import Receipt
 from .events import EventDocument
 
@@ -88,36 +88,16 @@ class ListDocument(Document):
     next_before: int | None = Field(description="pass as before for the next page; null at the end")
 
 
-class PageDocument(Document):
-    """A page of events."""
+class FeedDocument(Document):
+    """One change of one run's state, one line of ``feed --json``, in the order of commits."""
 
-    schema_: Literal["durable-supervisor/page/1"] = Field(alias="schema")
-    run_id: RunId
-    events: list[EventDocument]
-    next_after: Count = Field(description="pass as after for the next page")
-    head: Count
-    generation: Count
-    end: bool = Field(description="true: nothing more will ever come")
-
-
-class FeedEntry(Document):
-    """One change of one run's state."""
-
-    position: Seq
+    position: Seq = Field(description="counts from 1 over the whole state directory; pass it as after")
     time: Time
     run_id: RunId
     attempt: Count
     state: RunState
-    trigger: Trigger | Literal["admit"]
+    trigger: Trigger | Literal["admit", "recover"]
     reason: str | None
-
-
-class FeedDocument(Document):
-    """Changes of state of all runs, in the order they were committed."""
-
-    schema_: Literal["durable-supervisor/feed/1"] = Field(alias="schema")
-    entries: list[FeedEntry]
-    next_after: Count
 
 
 class StopDocument(Document):
@@ -127,8 +107,77 @@ class StopDocument(Document):
     run_id: RunId
     state: RunState
     control_id: str | None
+    result: Literal["stopping", "already_stopping", "already_ended"]
+    confirmed: bool = Field(description="true: it is over, and nothing of it is left running")
+    outcome: OutcomeForm | None
+
+
+class ControlDocument(Open):
+    """The durable answer to ``signal`` or to one write to a stdin.  More fields belong to the op."""
+
+    run_id: RunId
+    control_id: str
+    op: Literal["signal", "stdin", "close_stdin"]
     result: str
-    confirmed: bool
+    seq: Seq = Field(description="of its control.applied event")
+
+
+class WriteStdinDocument(Document):
+    """All of what one ``write-stdin`` has written."""
+
+    schema_: Literal["durable-supervisor/write-stdin/1"] = Field(alias="schema")
+    run: str
+    bytes: Count
+    eof: bool
+
+
+class StartRequestDocument(Document):
+    """What ``start --dry-run`` would ask for; names of variables, never their values."""
+
+    schema_: Literal["durable-supervisor/start-request/1"] = Field(alias="schema")
+    dry_run: Literal[True]
+    request_id: str | None = Field(description="null: one would be generated")
+    argv: list[str]
+    cwd: str | None
+    env: list[str]
+    secret_env: list[str]
+    inherit_env: list[str]
+    stdin: Literal["open"] | dict[Literal["bytes"], int] | None
+    limits: LimitsForm
+    completion: Completion
+    labels: dict[str, str]
+
+
+class ReconcileDocument(Document):
+    """What one pass over the open and quarantined runs came to."""
+
+    schema_: Literal["durable-supervisor/reconcile/1"] = Field(alias="schema")
+    judged: Count
+    changed: dict[RunId, RunState]
+
+
+class RecoverDocument(Open):
+    """What was rebuilt from the logs."""
+
+    schema_: Literal["durable-supervisor/recover/1"] = Field(alias="schema")
+
+
+class CheckForm(Document):
+    """One thing that the doctor looked at."""
+
+    name: str
+    status: Literal["ok", "note", "bad"]
+    detail: str
+    hint: str
+
+
+class DoctorDocument(Document):
+    """Is this machine, and this state directory, fit?"""
+
+    schema_: Literal["durable-supervisor/doctor/1"] = Field(alias="schema")
+    healthy: bool
+    state_dir: str
+    checks: list[CheckForm]
 
 
 class ReceiptDocument(Receipt):
@@ -153,15 +202,20 @@ class ErrorDocument(Document):
 
 
 SCHEMAS: dict[str, type[BaseModel]] = {
+    "control": ControlDocument,
+    "doctor": DoctorDocument,
     "error": ErrorDocument,
     "event": EventDocument,
     "feed": FeedDocument,
     "inspect": InspectDocument,
     "list": ListDocument,
-    "page": PageDocument,
     "receipt": ReceiptDocument,
+    "reconcile": ReconcileDocument,
+    "recover": RecoverDocument,
     "start": StartDocument,
+    "start-request": StartRequestDocument,
     "stop": StopDocument,
+    "write-stdin": WriteStdinDocument,
 }
 
 
