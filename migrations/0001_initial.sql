@@ -137,12 +137,12 @@ END;
 CREATE TABLE run_labels (
     name TEXT NOT NULL,
     value TEXT NOT NULL,
-    serial INTEGER NOT NULL REFERENCES runs (serial),
+    serial INTEGER NOT NULL,
     PRIMARY KEY (name, value, serial)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE attempts (
-    serial INTEGER NOT NULL REFERENCES runs (serial),
+    serial INTEGER NOT NULL,
     attempt INTEGER NOT NULL CHECK (attempt >= 1),
     intent_ns INTEGER NOT NULL,
     boot_id TEXT NOT NULL,
@@ -156,7 +156,7 @@ CREATE TABLE attempts (
 CREATE TABLE feed (
     position INTEGER PRIMARY KEY,
     time_ns INTEGER NOT NULL,
-    serial INTEGER NOT NULL REFERENCES runs (serial),
+    serial INTEGER NOT NULL,
     attempt INTEGER NOT NULL,
     state TEXT NOT NULL,
     trigger TEXT NOT NULL,
@@ -177,7 +177,7 @@ END;
 CREATE TABLE resolutions (
     id INTEGER PRIMARY KEY,
     time_ns INTEGER NOT NULL,
-    serial INTEGER NOT NULL REFERENCES runs (serial),
+    serial INTEGER NOT NULL,
     document TEXT NOT NULL
 ) STRICT;
 

@@ -239,7 +239,6 @@ async def _patiently(
 
 def _configure(conn: sqlite3.Connection) -> None:
     conn.execute("PRAGMA synchronous = FULL")
-    conn.execute("PRAGMA foreign_keys = ON")
     conn.execute("PRAGMA recursive_triggers = ON")  # else INSERT OR REPLACE would go round the guards
     conn.execute("PRAGMA trusted_schema = OFF")
     mode = conn.execute("PRAGMA journal_mode = WAL").fetchone()[0]

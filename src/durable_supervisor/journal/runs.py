@@ -116,31 +116,44 @@ def admit(conn: sqlite3.Connection, intent: Intent) -> Admission:
     meant = intent.run_id == row.run_id and intent.attempt == row.attempt + 1
     if known.kind != "retryable" or not meant:
         return known
-    return Admission("retry", _retry(conn, row, intent))
+    return Admission("retry", retry(conn, row, intent, intent.now_ns))
 
 
-def insert(conn: sqlite3.Connection, intent: Intent, trigger: str) -> RunRow:
-    """A new row with its labels, attempt and feed entry (``trigger`` is the feed's word)."""
+def insert(conn: sqlite3.Connection, intent: Intent, trigger: str, now_ns: int) -> RunRow:
+    """A new row with its labels, attempt and feed entry (``trigger`` is the feed's word for it)."""
     values = (
         intent.serial, intent.run_id, intent.shard, intent.owner, intent.request_id, intent.state.value,
         intent.attempt, encode(list(intent.argv)), encode(intent.cwd), encode(list(intent.env_names)),
         encode(dict(intent.labels)), encode(dict(intent.limits)), intent.completion,
         encode(dict(intent.digests)), intent.key_id, intent.nested_in, intent.survives_unit_restart,
-        intent.now_ns, intent.now_ns, intent.boot_id,
+        intent.now_ns, now_ns, intent.boot_id,
     )  # fmt: skip
     row = run_row(conn.execute(SQL_INSERT, values).fetchone())
     for name, value in intent.labels.items():
         conn.execute(SQL_INSERT_LABEL, (encode(name), encode(value), row.serial))
-    add_attempt(conn, row.serial, intent)
-    feed.append(conn, row.serial, row.attempt, row.state, trigger, None, intent.now_ns)
+    _add_attempt(conn, row.serial, intent)
+    feed.append(conn, row.serial, row.attempt, row.state, trigger, None, now_ns)
     return row
 
 
-def add_attempt(conn: sqlite3.Connection, serial: int, intent: Intent) -> None:
-    """The row of an attempt, from its intent."""
+def _add_attempt(conn: sqlite3.Connection, serial: int, intent: Intent) -> None:
     conn.execute(
         SQL_INSERT_ATTEMPT, (serial, intent.attempt, intent.now_ns, intent.boot_id, intent.first_seq)
     )
+
+
+def retry(conn: sqlite3.Connection, row: RunRow, intent: Intent, now_ns: int) -> RunRow:
+    """The next attempt of a retryable not_started run (callers: `admit`).  Raises `StaleState`."""
+    values = (
+        intent.attempt, intent.boot_id, now_ns, intent.survives_unit_restart, row.run_id, row.attempt
+    )  # fmt: skip
+    found = conn.execute(SQL_RETRY, values).fetchone()
+    if found is None:
+        raise StaleState(row.run_id, RunState.NOT_STARTED, _need(conn, row.run_id).state)
+    _add_attempt(conn, row.serial, intent)
+    retried = run_row(found)
+    feed.append(conn, row.serial, retried.attempt, retried.state, Trigger.RETRY.value, None, now_ns)
+    return retried
 
 
 def attempts(conn: sqlite3.Connection, serial: int) -> list[AttemptRow]:
@@ -267,20 +280,7 @@ def set_resolution(conn: sqlite3.Connection, run_id: str, document: Document, no
 def _insert(conn: sqlite3.Connection, intent: Intent) -> RunRow:
     if intent.attempt != 1:
         raise ValueError("a request that the journal does not know has no earlier attempt")
-    return insert(conn, intent, feed.ADMIT)
-
-
-def _retry(conn: sqlite3.Connection, row: RunRow, intent: Intent) -> RunRow:
-    values = (
-        intent.attempt, intent.boot_id, intent.now_ns, intent.survives_unit_restart, row.run_id, row.attempt
-    )  # fmt: skip
-    found = conn.execute(SQL_RETRY, values).fetchone()
-    if found is None:
-        raise StaleState(row.run_id, RunState.NOT_STARTED, _need(conn, row.run_id).state)
-    add_attempt(conn, row.serial, intent)
-    retried = run_row(found)
-    feed.append(conn, row.serial, retried.attempt, retried.state, Trigger.RETRY.value, None, intent.now_ns)
-    return retried
+    return insert(conn, intent, feed.ADMIT, intent.now_ns)
 
 
 def _need(conn: sqlite3.Connection, run_id: str) -> RunRow:
