@@ -47,7 +47,7 @@ need_ensurepip() {
 # What the environment was made from: the pins, the project file and where it stands.
 fingerprint() {
     cksum requirements-dev.txt pyproject.toml
-    pwd
+    pwd -P
 }
 
 wanted=$(fingerprint)
