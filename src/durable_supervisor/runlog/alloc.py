@@ -1,0 +1,45 @@
+"""Reserve disk blocks past a file's end (fallocate(2), FALLOC_FL_KEEP_SIZE).
+
+`os.posix_fallocate` would make the file longer, and readers would see NULs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+
+_KEEP_SIZE = 1
+_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+
+
+def _load() -> ctypes._FuncPointer | None:  # type: ignore[name-defined,unused-ignore]
+    if sys.platform != "linux":
+        return None
+    library = ctypes.CDLL(None, use_errno=True)
+    function = getattr(library, "fallocate64", None) or getattr(library, "fallocate", None)
+    if function is not None:
+        function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+        function.restype = ctypes.c_int
+    return function
+
+
+_fallocate = _load()
+
+
+def reserve(fd: int, offset: int, length: int) -> bool:
+    """Have ``length`` bytes at ``offset`` backed by the disk.  False where that cannot be done at all.
+
+    Raises OSError (ENOSPC, EDQUOT …).
+    """
+    if _fallocate is None:
+        return False
+    while _fallocate(fd, _KEEP_SIZE, offset, length) != 0:
+        number = ctypes.get_errno()
+        if number == errno.EINTR:
+            continue
+        if number in _UNSUPPORTED:
+            return False
+        raise OSError(number, os.strerror(number))
+    return True

@@ -1,0 +1,234 @@
+"""Keep an attempt's output within its caps: compact the segments between head and tail.
+
+Beyond a stream's cap the oldest segment behind the first one is replaced by a
+copy without that stream's output: every other record stays, and each unbroken
+run of dropped seqs becomes one `output.dropped` event.  Neighbours that were
+compacted are merged, so hours of output leave a handful of files.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+
+from .drops import LIMIT, DropRun, absorbable
+from .files import create_file, fsync_dir, open_regular, write_all
+from .format import EVENT, OUTPUT, SYNC, SegmentHeader, encode_record, salt_of
+from .paths import FIRST, RunPaths, SegmentKey
+from .scan import Damage, Record, Scanner
+
+MIN_SEGMENT = 4 * 1024
+MAX_SEGMENT = 4 * 1024 * 1024
+_PIECE = 1024 * 1024
+
+
+def segment_size(stdout_cap: int, stderr_cap: int) -> int:
+    """Bytes of records in a segment: an eighth of the smaller cap, within 4 KiB and 4 MiB."""
+    return min(max(min(stdout_cap, stderr_cap) // 8, MIN_SEGMENT), MAX_SEGMENT)
+
+
+class ClosedSegment:
+    """A sealed segment: its name, last seq, size of its records and stored bytes of (stdout, stderr)."""
+
+    __slots__ = ("key", "last_seq", "output", "size")
+
+    def __init__(self, key: SegmentKey, last_seq: int, size: int, output: tuple[int, int]) -> None:
+        self.key = key
+        self.last_seq = last_seq
+        self.size = size
+        self.output = output
+
+
+class Bounds:
+    """The sealed segments of an attempt, and the caps of (stdout, stderr) in bytes."""
+
+    __slots__ = ("_caps", "_dropped", "_header", "_paths", "_segment_bytes", "closed")
+
+    def __init__(
+        self, paths: RunPaths, header: SegmentHeader, segment_bytes: int, caps: tuple[int, int]
+    ) -> None:
+        self._paths = paths
+        self._header = header
+        self._segment_bytes = segment_bytes
+        self._caps = caps
+        self.closed: list[ClosedSegment] = []
+        self._dropped = [0, 0]
+
+    def take_dropped(self) -> tuple[int, int]:
+        """The bytes of (stdout, stderr) dropped since the last call."""
+        stdout, stderr = self._dropped
+        self._dropped = [0, 0]
+        return stdout, stderr
+
+    def enforce(self, live: tuple[int, int]) -> None:
+        """Compact until both streams fit; ``live`` is what the open segment holds of them.
+
+        Raises OSError; then nothing is lost, and a later call goes on.
+        """
+        kept = [live[i] + sum(segment.output[i] for segment in self.closed) for i in (0, 1)]
+        while True:
+            over = [kept[i] > self._caps[i] for i in (0, 1)]
+            index = self._oldest(over)
+            if index is None:
+                return
+            before = self.closed[index].output
+            after = self._compact(index, over)
+            for i in (0, 1):
+                self._dropped[i] += before[i] - after[i]
+                kept[i] -= before[i] - after[i]
+
+    def _oldest(self, over: list[bool]) -> int | None:
+        for index, segment in enumerate(self.closed):
+            # The first segment is the head, and its file is the lock: it stays.
+            if segment.key != FIRST and any(over[i] and segment.output[i] for i in (0, 1)):
+                return index
+        return None
+
+    def _compact(self, index: int, over: list[bool]) -> tuple[int, int]:
+        target = self.closed[index]
+        output = (0 if over[0] else target.output[0], 0 if over[1] else target.output[1])
+        first = index
+        room = self._segment_bytes - sum(output)
+        while first > 1 and self.closed[first - 1].key[1] and self.closed[first - 1].size <= room:
+            first -= 1
+            room -= self.closed[first].size
+        sources = self.closed[first : index + 1]
+        mask = sum(1 << i for i in (0, 1) if over[i])
+        for source in sources:
+            mask |= source.key[2]
+        key = (sources[0].key[0], target.last_seq, mask)
+        size = rewrite(self._paths, self._header, [source.key for source in sources], key, over)
+        kept = (
+            sum(source.output[0] for source in sources[:-1]) + output[0],
+            sum(source.output[1] for source in sources[:-1]) + output[1],
+        )
+        self.closed[first : index + 1] = [ClosedSegment(key, target.last_seq, size, kept)]
+        return output
+
+
+def rewrite(
+    paths: RunPaths, header: SegmentHeader, sources: list[SegmentKey], key: SegmentKey, drop: list[bool]
+) -> int:
+    """Make the segment ``key`` from ``sources`` without the streams to ``drop``; returns its records' size.
+
+    Complete and synced under another name first, then renamed, then the sources go: a
+    crash at any step leaves every record readable, and readers go by the name's range.
+    """
+    directory = paths.segments_dir(header.attempt)
+    path = paths.segment_file(header.attempt, key)
+    half = path + ".tmp"
+    with suppress(FileNotFoundError):
+        os.unlink(half)
+    fd = create_file(half)
+    try:
+        try:
+            size = _Copy(paths, header, key, drop, fd).run(sources)
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+        os.rename(half, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(half)
+        raise
+    fsync_dir(directory)
+    for source in sources:
+        if source != key:
+            with suppress(FileNotFoundError):
+                os.unlink(paths.segment_file(header.attempt, source))
+    return size
+
+
+class _Copy:
+    """Writes the records of some segments into a new one."""
+
+    def __init__(
+        self, paths: RunPaths, header: SegmentHeader, key: SegmentKey, drop: list[bool], fd: int
+    ) -> None:
+        self._paths = paths
+        self._header = header
+        self._salt = salt_of(header.run_id, header.attempt, key[0])
+        self._drop = drop
+        self._fd = fd
+        self._buffers: list[bytes] = []
+        self._end = 0
+        self._unwritten = 0
+        self._run: DropRun | None = None
+        self._last_seq = key[0] - 1
+
+    def run(self, sources: list[SegmentKey]) -> int:
+        start = 0
+        for key in sources:
+            fd, size = open_regular(self._paths.segment_file(self._header.attempt, key))
+            try:
+                salt = salt_of(self._header.run_id, self._header.attempt, key[0])
+                scanner = Scanner(fd, salt, 0, size)
+                header = scanner.header()
+                if not self._end:
+                    self._add((header or self._header).encode())
+                    start = self._end
+                while (item := scanner.step()) is not None:
+                    if isinstance(item, Damage):
+                        if item.at_tail:
+                            break
+                    elif item.rtype != SYNC and item.seq > self._last_seq:
+                        self._record(item)
+            finally:
+                os.close(fd)
+        self._end_run()
+        self._write()
+        return self._end - start
+
+    def _record(self, record: Record) -> None:
+        stream = record.flags - 1
+        is_dropped = record.rtype == OUTPUT and stream in (0, 1) and self._drop[stream]
+        if not is_dropped and not absorbable(record.kind, record.detail):
+            self._end_run()
+            self._emit(
+                record.rtype, record.flags, record.seq, record.wall_ns, record.elapsed_ns, record.meta,
+                record.data,
+            )  # fmt: skip
+        else:
+            if self._run is not None and record.first_seq != self._last_seq + 1:
+                self._end_run()  # never claim seqs that are missing for another reason
+            if self._run is None:
+                reason = str(record.detail.get("reason", LIMIT))
+                self._run = DropRun(record.first_seq, LIMIT if is_dropped else reason)
+            self._run.take(record.seq, record.wall_ns, record.elapsed_ns)
+            if is_dropped:
+                self._run.take_output(stream, len(record.data))
+                self._run.reason = LIMIT
+            else:
+                self._run.absorb(record.detail)
+        self._last_seq = record.seq
+
+    def _end_run(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            self._emit(EVENT, 0, run.seq, run.wall_ns, run.elapsed_ns, run.meta(), b"")
+
+    def _emit(
+        self, rtype: int, flags: int, seq: int, wall_ns: int, elapsed_ns: int, meta: bytes, data: bytes
+    ) -> None:
+        head = encode_record(self._salt, self._end, rtype, flags, seq, wall_ns, elapsed_ns, meta, data)
+        self._add(head)
+        if data:
+            self._add(data)
+
+    def _add(self, buffer: bytes) -> None:
+        self._buffers.append(buffer)
+        self._end += len(buffer)
+        self._unwritten += len(buffer)
+        if self._unwritten >= _PIECE:
+            self._write()
+
+    def _write(self) -> None:
+        if not self._unwritten:
+            return
+        at = self._end - self._unwritten
+        _, number = write_all(self._fd, self._buffers, at, self._unwritten)
+        if number:
+            raise OSError(number or errno.EIO, os.strerror(number))
+        self._buffers = []
+        self._unwritten = 0

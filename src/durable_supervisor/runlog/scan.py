@@ -1,0 +1,223 @@
+"""Walk one segment record by record; find the next good one behind damage."""
+
+from __future__ import annotations
+
+import os
+
+from durable_supervisor.model.events import Event, Kind
+
+from .format import (
+    EVENT,
+    HEADER_SIZE,
+    MAX_DATA,
+    MAX_META,
+    OUTPUT,
+    RECORD_MAGIC,
+    RECORD_SIZE,
+    SEGMENT_MAGIC,
+    STREAMS,
+    SYNC,
+    HeaderError,
+    RecordFields,
+    SegmentHeader,
+    body_holds,
+    decode_header,
+    decode_json,
+    decode_record_head,
+    header_length,
+)
+
+_WINDOW = 256 * 1024
+_FIRST_WINDOW = 16 * 1024  # a small run's whole log in one read
+_PREFIX, _SUFFIX = b'{"offset":', b"}"
+
+
+class Record:
+    """One verified record.  ``end`` is the file offset right behind it."""
+
+    __slots__ = (
+        "data", "detail", "elapsed_ns", "end", "flags", "kind", "meta", "offset", "rtype", "seq", "wall_ns",
+    )  # fmt: skip
+
+    def __init__(
+        self, fields: RecordFields, offset: int, meta: bytes, data: bytes, kind: str,
+        detail: dict[str, object],
+    ) -> None:  # fmt: skip
+        self.rtype, self.flags, _, _, self.seq, self.wall_ns, self.elapsed_ns, _ = fields
+        self.offset = offset
+        self.end = offset + RECORD_SIZE + len(meta) + len(data)
+        self.meta = meta
+        self.data = data
+        self.kind = kind
+        self.detail = detail
+
+    @property
+    def first_seq(self) -> int:
+        """The first seq this record answers for: its own, unless it stands for a dropped range."""
+        if self.kind == Kind.OUTPUT_DROPPED:
+            first = self.detail.get("first_seq")
+            if isinstance(first, int) and 0 < first <= self.seq:
+                return first
+        return self.seq
+
+    def event(self) -> Event:
+        return Event(self.seq, self.wall_ns, self.elapsed_ns, self.kind, self.detail, self.data)
+
+
+class Damage:
+    """Bytes that are no record: ``offset``, ``length``.
+
+    ``at_tail``: nothing good follows in this file.  ``torn``: just a record (or
+    header) that was not written to its end, which a live log may still complete.
+    """
+
+    __slots__ = ("at_tail", "length", "offset", "torn")
+
+    def __init__(self, offset: int, length: int, *, at_tail: bool, torn: bool) -> None:
+        self.offset = offset
+        self.length = length
+        self.at_tail = at_tail
+        self.torn = torn
+
+    def __repr__(self) -> str:
+        return f"Damage({self.offset}+{self.length}{' torn' if self.torn else ''})"
+
+
+class Scanner:
+    """Reads an open segment from ``offset`` on; keeps no lock and never writes.
+
+    Damage at the tail is reported but not passed: a later `step` looks again,
+    since the writer may have completed it.
+    """
+
+    __slots__ = ("_base", "_buffer", "_fd", "_salt", "offset", "size")
+
+    def __init__(self, fd: int, salt: int, offset: int, size: int) -> None:
+        self._fd = fd
+        self._salt = salt
+        self.offset = offset
+        self.size = size
+        self._buffer = b""
+        self._base = 0
+
+    def refresh(self) -> None:
+        """Look at the file's size again and forget what was read of its tail."""
+        self.size = os.fstat(self._fd).st_size
+        self._buffer = b""
+
+    def header(self) -> SegmentHeader | None:
+        """Read the segment header and stand behind it; None (and no move) when it is damaged."""
+        start = self._bytes(0, HEADER_SIZE)
+        length = min(header_length(start), self.size)
+        try:
+            header, length = decode_header(self._bytes(0, length))
+        except HeaderError:
+            return None
+        self.offset = length
+        return header
+
+    def step(self) -> Record | Damage | None:
+        """The next record or stretch of damage; None at the end of the file."""
+        offset = self.offset
+        if offset >= self.size:
+            return None
+        fields = self._head(offset)
+        if fields is None:
+            return self._damage(offset)
+        end = offset + RECORD_SIZE + fields[2] + fields[3]
+        if end > self.size:
+            self._buffer = b""
+            return Damage(offset, self.size - offset, at_tail=True, torn=True)
+        record = self._body(offset, fields)
+        if record is None:
+            # The record's own header is good, so its length is: go on right behind it.
+            at_tail = end == self.size
+            if not at_tail:
+                self.offset = end
+            return Damage(offset, end - offset, at_tail=at_tail, torn=False)
+        self.offset = end
+        return record
+
+    def _bytes(self, offset: int, count: int) -> bytes:
+        at = offset - self._base
+        if at < 0 or at + count > len(self._buffer):
+            window = _WINDOW if offset else _FIRST_WINDOW
+            self._buffer = os.pread(self._fd, max(count, window), offset)
+            self._base = offset
+            at = 0
+        return self._buffer[at : at + count]
+
+    def _head(self, offset: int) -> RecordFields | None:
+        fields = decode_record_head(self._salt, offset, self._bytes(offset, RECORD_SIZE), 0)
+        if fields is None or fields[2] > MAX_META or fields[3] > MAX_DATA:
+            return None
+        return fields
+
+    def _body(self, offset: int, fields: RecordFields) -> Record | None:
+        rtype, flags, meta_length, data_length = fields[:4]
+        body = self._bytes(offset + RECORD_SIZE, meta_length + data_length)
+        meta, data = body[:meta_length], body[meta_length:]
+        if len(data) != data_length or not body_holds(self._salt, fields[7], meta, data):
+            return None
+        if rtype == OUTPUT:
+            stream = STREAMS[1] if flags == 2 else STREAMS[0]
+            detail: dict[str, object] | None = {"stream": stream, "offset": _output_offset(meta)}
+            return Record(fields, offset, meta, data, Kind.OUTPUT, detail or {})
+        form = decode_json(meta)
+        if form is None:
+            return None
+        if rtype == SYNC:
+            return Record(fields, offset, meta, data, "", form)
+        kind, inner = form.get("kind"), form.get("detail")
+        if rtype != EVENT or not isinstance(kind, str) or not isinstance(inner, dict):
+            return None
+        return Record(fields, offset, meta, data, kind, inner)
+
+    def _damage(self, offset: int) -> Damage:
+        left = self.size - offset
+        if self._torn(offset, left):
+            self._buffer = b""
+            return Damage(offset, left, at_tail=True, torn=True)
+        found = self._resync(offset + 1)
+        if found is None:
+            self._buffer = b""
+            return Damage(offset, left, at_tail=True, torn=False)
+        self.offset = found
+        return Damage(offset, found - offset, at_tail=False, torn=False)
+
+    def _torn(self, offset: int, left: int) -> bool:
+        """Is what is left the beginning of a record header (or, at 0, of a segment header)?"""
+        start = self._bytes(offset, min(left, HEADER_SIZE if offset == 0 else RECORD_SIZE))
+        if offset == 0:
+            length = header_length(start)
+            return SEGMENT_MAGIC.startswith(start[:8]) and (left < HEADER_SIZE or left < length)
+        return left < RECORD_SIZE and RECORD_MAGIC.startswith(start[: len(RECORD_MAGIC)])
+
+    def _resync(self, offset: int) -> int | None:
+        """The offset of the next good record header, byte by byte from ``offset``."""
+        while offset + RECORD_SIZE <= self.size:
+            window = os.pread(self._fd, _WINDOW, offset)
+            at = window.find(RECORD_MAGIC)
+            while at >= 0 and at + RECORD_SIZE <= len(window):
+                if decode_record_head(self._salt, offset + at, window, at) is not None:
+                    return offset + at
+                at = window.find(RECORD_MAGIC, at + 1)
+            if at >= 0 and at + RECORD_SIZE > len(window):
+                if at == 0 or offset + len(window) >= self.size:
+                    return None
+                offset += at
+            elif len(window) < len(RECORD_MAGIC):
+                return None
+            else:
+                offset += len(window) - len(RECORD_MAGIC) + 1  # the magic may lie across two windows
+        return None
+
+
+def _output_offset(meta: bytes) -> int:
+    if meta.startswith(_PREFIX) and meta.endswith(_SUFFIX):
+        digits = meta[len(_PREFIX) : -1]
+        if digits.isdigit():
+            return int(digits)
+    form = decode_json(meta) or {}
+    value = form.get("offset")
+    return value if isinstance(value, int) else 0

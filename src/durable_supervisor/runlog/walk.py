@@ -1,0 +1,180 @@
+"""Walk a run's events in seq order, over attempts and segments, while the log is being written.
+
+Names are write-once (see `paths`), so a remembered offset stays good; a segment
+that a compaction took away is looked up anew by the next seq.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+
+from durable_supervisor.model.events import Event, Kind
+
+from .files import NotRegularError, list_segments, open_regular
+from .format import SYNC, salt_of
+from .paths import FIRST, RunPaths, SegmentKey
+from .scan import Damage, Record, Scanner
+
+_MAX_MISSES = 100
+
+
+class _Position:
+    """Right behind ``seq``: the segment, and the offset of what follows."""
+
+    __slots__ = ("attempt", "key", "offset", "seq")
+
+    def __init__(self, attempt: int, key: SegmentKey, offset: int, seq: int) -> None:
+        self.attempt = attempt
+        self.key = key
+        self.offset = offset
+        self.seq = seq
+
+
+_Steps = Generator[Event, None, _Position | None]
+
+
+class Walker:
+    """Remembers where the last walk stopped, so that going on costs nothing."""
+
+    __slots__ = ("_at", "_first_seqs", "_tried", "attempts", "paths")
+
+    def __init__(self, paths: RunPaths, attempts: int) -> None:
+        self.paths = paths
+        self.attempts = attempts
+        self._at: _Position | None = None
+        self._first_seqs: dict[int, int] = {1: 1}
+        self._tried: set[SegmentKey] = set()
+
+    def events(self, after: int) -> Iterator[Event]:
+        """Every event with a seq above ``after``, each seq answered once, as far as the log goes now.
+
+        A range of seqs without a good record is one `output.dropped` event, reason ``corrupt``.
+        """
+        here = self._at
+        if here is None or here.seq != after:
+            here = self._locate(after)
+        misses = 0
+        while True:
+            self._at = here
+            try:
+                beyond = yield from self._segment(here)
+            except FileNotFoundError:
+                misses += 1
+                gone = here.key == FIRST or misses > _MAX_MISSES
+                beyond = self._following(here) if gone else self._locate(here.seq)
+            except (NotRegularError, OSError):
+                beyond = self._following(here)
+            if beyond is None:
+                return
+            here = beyond
+
+    def _segment(self, position: _Position) -> _Steps:
+        fd, size = open_regular(self.paths.segment_file(position.attempt, position.key))
+        try:
+            salt = salt_of(self.paths.run_id, position.attempt, position.key[0])
+            scanner = Scanner(fd, salt, position.offset, size)
+            if position.offset == 0:
+                scanner.header()
+            following = None
+            while True:
+                item = scanner.step()
+                if isinstance(item, Record):
+                    elsewhere = yield from self._record(position, item)
+                    if elsewhere is not None:
+                        return elsewhere
+                elif isinstance(item, Damage) and not item.at_tail:
+                    position.offset = scanner.offset
+                elif following is not None:
+                    return following
+                else:
+                    following = self._following(position)
+                    if following is None:
+                        return None  # the live tail
+                    # It has a successor, so it is complete now; it may not have been when we read it.
+                    scanner.refresh()
+        finally:
+            os.close(fd)
+
+    def _record(self, position: _Position, record: Record) -> _Steps:
+        """Yield what the record stands for; return another position if the records before it are there."""
+        wanted = position.seq + 1
+        if record.rtype == SYNC or record.seq < wanted:
+            position.offset = record.end
+            return None
+        if record.first_seq > wanted:
+            elsewhere = self._covering(position, wanted)
+            if elsewhere is not None:
+                return elsewhere
+            position.offset, position.seq = record.offset, record.first_seq - 1
+            yield _lost(record, wanted)
+        event = record.event()
+        if record.first_seq < wanted:  # the cursor stands inside the dropped range
+            event.detail = {**event.detail, "first_seq": wanted}
+        position.offset, position.seq = record.end, record.seq
+        self._tried.clear()
+        yield event
+        return None
+
+    def _covering(self, position: _Position, seq: int) -> _Position | None:
+        """Before calling a seq lost: another segment that may hold it.
+
+        A directory listing is no snapshot: beside a compaction it can show neither the
+        old segments nor the new one.
+        """
+        self._tried.add(position.key)
+        for key in reversed(list_segments(self.paths, position.attempt)):
+            if key[0] <= seq:
+                if key in self._tried or 0 < key[1] < seq:
+                    return None
+                return _Position(position.attempt, key, 0, position.seq)
+        return None
+
+    def _following(self, position: _Position) -> _Position | None:
+        """The beginning of the next segment, or of the next attempt's log."""
+        for key in list_segments(self.paths, position.attempt):
+            if key[0] > position.key[0]:
+                return _Position(position.attempt, key, 0, position.seq)
+        if position.attempt < self.attempts:
+            return _Position(position.attempt + 1, FIRST, 0, position.seq)
+        return None
+
+    def _locate(self, after: int) -> _Position:
+        """Where to look for the seq behind ``after``."""
+        self._tried.clear()
+        for attempt in range(self.attempts, 0, -1):
+            for key in reversed(list_segments(self.paths, attempt)):
+                first = self._first_seq(attempt) if key == FIRST else key[0]
+                if first is not None and first <= after + 1:
+                    return _Position(attempt, key, 0, after)
+        return _Position(1, FIRST, 0, after)
+
+    def _first_seq(self, attempt: int) -> int | None:
+        """The seq an attempt's log begins with: from its header, or else from its first record."""
+        known = self._first_seqs.get(attempt)
+        if known is not None:
+            return known
+        try:
+            fd, size = open_regular(self.paths.log(attempt))
+        except (NotRegularError, OSError):
+            return None
+        try:
+            scanner = Scanner(fd, salt_of(self.paths.run_id, attempt, 0), 0, size)
+            header = scanner.header()
+            if header is not None:
+                self._first_seqs[attempt] = header.first_seq
+                return header.first_seq
+            while (item := scanner.step()) is not None:
+                if isinstance(item, Record):
+                    return item.first_seq
+                if item.at_tail:
+                    break
+            return None
+        finally:
+            os.close(fd)
+
+
+def _lost(record: Record, first: int) -> Event:
+    """Stands for the seqs from ``first`` up to the record's; its times are the record's."""
+    detail: dict[str, object] = {"first_seq": first, "reason": "corrupt"}
+    return Event(record.first_seq - 1, record.wall_ns, record.elapsed_ns, Kind.OUTPUT_DROPPED, detail)

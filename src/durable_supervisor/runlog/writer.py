@@ -1,0 +1,440 @@
+"""Append to a run's log: the one writer's side.
+
+A `LogWriter` belongs to the process that holds the lock on the attempt's first
+segment, and to one thread of it; only a `SyncJob` may run in another.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from durable_supervisor.model.events import Kind
+from durable_supervisor.process.clock import Clock
+
+from .bounds import Bounds, ClosedSegment
+from .create import create_segment, read_header, replace_segment
+from .drops import DISK_FULL, IO_ERROR, LIMIT, DropRun, event_meta
+from .facts import Facts
+from .files import FULL_ERRNOS, fsync_dir
+from .format import EVENT, OUTPUT, SYNC, SegmentHeader, encode_json, salt_of
+from .paths import FIRST, RunPaths
+from .quota import UNBOUNDED, StreamQuota
+from .segment import Pending, SegmentFile
+from .sync import SyncJob
+
+BATCH_BYTES = 1 << 20
+BATCH_RECORDS = 400
+MAX_CHUNK = 1 << 20  # a record's data
+RETRY_NS = 100_000_000  # between two looks at a full disk
+
+
+class LogFullError(Exception):
+    """A lifecycle record could not be written, or a receipt not be made durable.
+
+    Nothing is lost: the records stay batched.  Call `LogWriter.flush` (or `finish`)
+    again, with the lock held.  ``errno`` is the system's reason.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(os.strerror(number))
+        self.errno = number
+
+
+class LogWriter:
+    """Appends records; ``head`` is the seq of the last one (perhaps not flushed yet).
+
+    ``fd`` is the locked first segment, as `create.create_log` made it; it stays open until
+    `close`.  ``segment_bytes``: see `bounds.segment_size`.  With ``truncate`` each stream
+    keeps its head and tail within its cap; without, what is beyond the cap is counted
+    and not stored.  ``clock`` has ``wall_ns()`` and ``elapsed_ns()``.
+    """
+
+    __slots__ = (
+        "_bounds", "_clock", "_dirs", "_facts", "_failed", "_final", "_full", "_header", "_lock_fd", "_paths",
+        "_quotas", "_retry_at", "_segment", "_segment_bytes", "_seq", "_synced",
+    )  # fmt: skip
+
+    def __init__(
+        self, fd: int, paths: RunPaths, header: SegmentHeader, *, segment_bytes: int, stdout_cap: int,
+        stderr_cap: int, truncate: bool, clock: Clock,
+    ) -> None:  # fmt: skip
+        _, start = read_header(fd)
+        self._lock_fd = fd
+        self._paths = paths
+        self._header = header
+        self._clock = clock
+        self._segment_bytes = segment_bytes
+        salt = salt_of(header.run_id, header.attempt, 0)
+        self._segment = SegmentFile(fd, FIRST, salt, start, os.fstat(fd).st_size)
+        self._seq = header.first_seq - 1
+        caps = (stdout_cap, stderr_cap)
+        self._quotas = {
+            "stdout": StreamQuota("stdout", 1, stdout_cap, truncate),
+            "stderr": StreamQuota("stderr", 2, stderr_cap, truncate),
+        }
+        self._bounds = Bounds(paths, header, segment_bytes, caps if truncate else (UNBOUNDED, UNBOUNDED))
+        self._facts = Facts()
+        self._dirs = {paths.dir, paths.runs_dir}  # names in them are not durable yet
+        self._synced = 0  # bytes of the open segment known to be on the disk
+        self._failed = 0  # errno of a sync of the open segment that failed
+        self._full = 0  # errno of what stands in the way of output
+        self._retry_at = 0
+        self._final: Pending | None = None
+        self._segment.keep_reserve()
+
+    def resume(self, segment: SegmentFile, head: int, header: SegmentHeader, facts: Facts) -> None:
+        """Go on behind ``head`` in another segment (repair)."""
+        self._segment = segment
+        self._seq = head
+        self._header = header
+        self._facts = facts
+        self._dirs.add(self._paths.segments_dir(header.attempt))
+        segment.keep_reserve()
+
+    @property
+    def head(self) -> int:
+        return self._seq
+
+    @property
+    def unsynced(self) -> int:
+        """Bytes written or batched that no sync has covered."""
+        return self._segment.end + self._segment.pending_bytes - self._synced
+
+    @property
+    def full(self) -> bool:
+        """Is output being dropped because it cannot be written?"""
+        return self._full != 0
+
+    def dropped(self, stream: str) -> int:
+        """Bytes given to `append_output` that are not in the log (any more)."""
+        return self._quotas[stream].dropped
+
+    def stored(self, stream: str) -> int:
+        """Bytes of the stream that are in the log."""
+        return self._quotas[stream].total - self._quotas[stream].dropped
+
+    # -- lifecycle records
+
+    def append(self, kind: str, detail: dict[str, object]) -> int:
+        """Batch an event and return its seq.  Raises ValueError when ``detail`` is no JSON."""
+        return self._event(kind, detail)[2]
+
+    def _event(self, kind: str, detail: dict[str, object]) -> Pending:
+        meta = event_meta(kind, detail)
+        segment = self._segment
+        if self._failed or (segment.records and segment.size + len(meta) > self._segment_bytes):
+            self._roll()  # where that cannot be done now, the segment just gets longer
+        self._seq += 1
+        record: Pending = (
+            EVENT, 0, self._seq, self._clock.wall_ns(), self._clock.elapsed_ns(), meta, b""
+        )  # fmt: skip
+        self._segment.put(*record)
+        self._facts.note(kind, detail)
+        return record
+
+    # -- output
+
+    def append_output(self, stream: str, data: bytes) -> int:
+        """Batch output and return the seq of its last record; never blocks on a full disk, never raises.
+
+        ``data`` must not change before the next `flush`.  What cannot be stored is
+        counted, and told by an `output.dropped` event later; then the head is returned.
+        """
+        quota = self._quotas[stream]
+        segment = self._segment
+        size = len(data)
+        offset = quota.total
+        quota.total = offset + size
+        fits = (
+            0 < size <= MAX_CHUNK
+            and not (self._full or self._failed)
+            and quota.in_segment + size <= quota.slot
+            and quota.total <= quota.hard_cap
+            and (segment.size + size <= self._segment_bytes or not segment.records)
+        )
+        if fits and segment.room(size):
+            return self._store(quota, offset, data)
+        return self._place(quota, offset, data)
+
+    def _store(self, quota: StreamQuota, offset: int, data: bytes) -> int:
+        clock = self._clock
+        segment = self._segment
+        self._seq += 1
+        meta = b'{"offset":%d}' % offset
+        segment.put(OUTPUT, quota.flag, self._seq, clock.wall_ns(), clock.elapsed_ns(), meta, data)
+        quota.in_segment += len(data)
+        if segment.pending_bytes >= BATCH_BYTES or len(segment.pending) >= BATCH_RECORDS:
+            self._try_flush()
+        return self._seq
+
+    def _place(self, quota: StreamQuota, offset: int, data: bytes) -> int:
+        """The rare cases: a new segment, a full disk, a cap."""
+        fits = quota.within_hard_cap(offset, len(data))
+        if fits < len(data):
+            quota.refuse(len(data) - fits)
+            data = data[:fits]
+        head = quota.head_piece(len(data), first=self._segment.key == FIRST)
+        if head:
+            self._put(quota, offset, data[:head])
+            offset += head
+            data = data[head:]
+        excess = len(data) - quota.tail_budget
+        if excess > 0:
+            self._drop_now(quota, excess)
+            offset += excess
+            data = data[excess:]
+        for at in range(0, len(data), MAX_CHUNK):
+            self._put(quota, offset + at, data[at : at + MAX_CHUNK])
+        return self._seq
+
+    def _put(self, quota: StreamQuota, offset: int, data: bytes) -> None:
+        if self._full and not self._is_back(len(data)):
+            quota.lose(len(data))
+            return
+        segment = self._segment
+        beyond = quota.in_segment + len(data) > quota.slot or segment.size + len(data) > self._segment_bytes
+        if (self._failed or (segment.records and beyond)) and not self._roll():
+            quota.lose(len(data))
+        elif self._full or not self._segment.room(len(data)):
+            self._become_full(self._full or errno.ENOSPC)
+            quota.lose(len(data))
+        else:
+            self._store(quota, offset, data)
+
+    def _drop_now(self, quota: StreamQuota, size: int) -> None:
+        """Part of a chunk that is larger than all the tail may be: counted, and told in its place."""
+        quota.dropped += size
+        self._tell(quota, size, LIMIT)
+
+    def _become_full(self, number: int) -> None:
+        self._full = number
+        self._retry_at = self._clock.elapsed_ns() + RETRY_NS
+
+    def _is_back(self, size: int) -> bool:
+        """Can output be stored again?  Looked at now and then: asking a full disk can be slow."""
+        if self._clock.elapsed_ns() < self._retry_at:
+            return False
+        if not self._segment.room(size) or not self._enforce():
+            self._become_full(self._full)
+            return False
+        self._tell_lost()
+        self._full = 0
+        return True
+
+    def _tell_lost(self) -> None:
+        reason = DISK_FULL if self._full in FULL_ERRNOS or not self._full else IO_ERROR
+        for quota in self._quotas.values():
+            if quota.lost:
+                self._tell(quota, quota.lost, reason)
+                quota.lost = 0
+
+    def _tell(self, quota: StreamQuota, size: int, reason: str) -> None:
+        run = DropRun(self._seq + 1, reason)
+        run.sizes[quota.flag - 1] = size
+        self._event(Kind.OUTPUT_DROPPED, run.detail())
+
+    # -- writing
+
+    def flush(self) -> None:
+        """Write the batch.  Raises `LogFullError`; output of the batch is dropped before it comes to that."""
+        try:
+            self._segment.flush()
+            return
+        except OSError as problem:
+            number = problem.errno or 0
+        if self._shed(number):
+            try:
+                self._segment.flush()
+                return
+            except OSError as problem:
+                number = problem.errno or 0
+        if self._segment.pending:
+            raise LogFullError(number)
+
+    def _try_flush(self) -> bool:
+        try:
+            self.flush()
+        except LogFullError as problem:
+            self._become_full(problem.errno)
+            return False
+        return True
+
+    def _shed(self, number: int) -> bool:
+        """Put one event in the place of each run of batched output.  False when there was none.
+
+        Only where space cannot be reserved ahead: elsewhere output is refused before it has a seq.
+        """
+        self._become_full(number)
+        if not self._segment.outputs_pending():
+            return False
+        kept: list[Pending] = []
+        run: DropRun | None = None
+        for record in [*self._segment.pending, None]:
+            if record is not None and record[0] == OUTPUT:
+                run = run or DropRun(record[2], DISK_FULL if number in FULL_ERRNOS else IO_ERROR)
+                run.take(record[2], record[3], record[4])
+                run.take_output(record[1] - 1, len(record[6]))
+                quota = self._quotas["stdout" if record[1] == 1 else "stderr"]
+                quota.dropped += len(record[6])
+                quota.in_segment -= len(record[6])
+                continue
+            if run is not None:
+                kept.append((EVENT, 0, run.seq, run.wall_ns, run.elapsed_ns, run.meta(), b""))
+                run = None
+            if record is not None:
+                kept.append(record)
+        self._segment.replace_pending(kept)
+        return True
+
+    def _roll(self) -> bool:
+        """Go on in a new segment; False when that is impossible now.
+
+        The old one is synced before its successor takes a record.  Where that sync
+        failed, it is not asked again (it would lie): the successor begins with a warning.
+        """
+        if not self._try_flush():
+            return False
+        old = self._segment
+        if not self._failed:
+            self._sync_segment()
+        try:
+            new, made_dir = create_segment(self._paths, self._next_header())
+        except OSError as problem:
+            self._become_full(problem.errno or 0)
+            return False
+        self._dirs.add(self._paths.segments_dir(self._header.attempt))
+        if made_dir:
+            self._dirs.add(self._paths.dir)
+        self._leave(old)
+        self._segment = new
+        self._synced = 0
+        failed, self._failed = self._failed, 0
+        if failed:
+            self._event(Kind.RUN_WARNING, {"reason": "sync_failed", "errno": failed})
+        self._enforce()
+        return True
+
+    def _leave(self, old: SegmentFile) -> None:
+        stdout, stderr = self._quotas.values()
+        output = (stdout.in_segment, stderr.in_segment)
+        self._bounds.closed.append(ClosedSegment(old.key, self._seq, old.size, output))
+        stdout.in_segment = stderr.in_segment = 0
+        old.trim()
+        if old.fd != self._lock_fd:
+            os.close(old.fd)
+
+    def _next_header(self) -> SegmentHeader:
+        old = self._header
+        return SegmentHeader(
+            old.directory_id, old.run_id, old.attempt, self._seq + 1, old.generation, old.boot_id,
+            self._clock.wall_ns(), {"facts": self._facts.to_dict()},
+        )  # fmt: skip
+
+    def _enforce(self) -> bool:
+        stdout, stderr = self._quotas.values()
+        try:
+            self._bounds.enforce((stdout.in_segment, stderr.in_segment))
+        except OSError as problem:
+            self._become_full(problem.errno or 0)
+            return False
+        finally:
+            for quota, size in zip((stdout, stderr), self._bounds.take_dropped(), strict=True):
+                quota.dropped += size
+        return True
+
+    # -- durability
+
+    def sync(self) -> bool:
+        """Make all that was appended durable, blocking; False when the system could not.
+
+        After False the log goes on in a new segment.  Raises `LogFullError` as `flush` does.
+        """
+        job = self.begin_sync()
+        error: OSError | None = None
+        try:
+            job()
+        except OSError as problem:
+            error = problem
+        self.end_sync(job, error)
+        return error is None
+
+    def begin_sync(self) -> SyncJob:
+        """Flush, and give the sync as a callable for another thread; appending may go on meanwhile."""
+        self.flush()
+        job = SyncJob(os.dup(self._segment.fd), self._segment.key, self._segment.end, self._dirs)
+        self._dirs = set()
+        return job
+
+    def end_sync(self, job: SyncJob, error: OSError | None) -> None:
+        """Take in how a `SyncJob` went."""
+        job.close()
+        segment = self._segment
+        if error is not None:
+            self._dirs |= job.dirs
+            if job.key == segment.key:
+                self._failed = error.errno or 1
+        elif job.key == segment.key and not self._failed:
+            unsynced = segment.end > job.end or segment.pending
+            self._synced = max(self._synced, job.end)
+            mark = encode_json({"synced": job.end})
+            segment.put(SYNC, 0, self._seq, self._clock.wall_ns(), self._clock.elapsed_ns(), mark, b"")
+            if not unsynced:  # a mark alone is no reason to sync again
+                self._synced = segment.end + segment.pending_bytes
+
+    def _sync_segment(self) -> bool:
+        try:
+            os.fdatasync(self._segment.fd)
+        except OSError as problem:
+            self._failed = problem.errno or 1
+            return False
+        self._synced = self._segment.end
+        return True
+
+    def finish(self, kind: str, detail: dict[str, object]) -> int:
+        """Append the attempt's last word and make the whole log durable; returns its seq.
+
+        Raises `LogFullError`: call it again, the same record is gone on with.
+        """
+        if self._final is None:
+            self._tell_lost()
+            for quota in self._quotas.values():
+                if quota.refused:
+                    self._tell(quota, quota.refused, LIMIT)
+                    quota.refused = 0
+            self._enforce()
+            self._final = self._event(kind, detail)
+        self.flush()
+        if self._failed or not self._sync_segment():
+            self._reseat(self._final)
+        for directory in list(self._dirs):
+            try:
+                fsync_dir(directory)
+            except OSError as problem:
+                raise LogFullError(problem.errno or 0) from problem
+            self._dirs.discard(directory)
+        return self._final[2]
+
+    def _reseat(self, final: Pending) -> None:
+        """The last record once more, in a file of its own whose sync is a first one.
+
+        Readers take one of the two copies: both have the same seq.
+        """
+        header = self._next_header()
+        header.first_seq = final[2]
+        try:
+            new = replace_segment(self._paths, header, final)
+        except OSError as problem:
+            raise LogFullError(problem.errno or 0) from problem
+        self._dirs |= {self._paths.segments_dir(header.attempt), self._paths.dir}
+        self._leave(self._segment)
+        self._segment = new
+        self._synced = new.end
+        self._failed = 0
+
+    def close(self) -> None:
+        """Give back reserved space and close the files; the lock goes with them.  Flushes nothing."""
+        self._segment.trim()
+        if self._segment.fd != self._lock_fd:
+            os.close(self._segment.fd)
+        os.close(self._lock_fd)
