@@ -61,13 +61,13 @@ class Cli:
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir
 
-    def __call__(self, *words: str | bytes, stdin: bytes = b"", timeout: float = 60, **env: str) -> Result:
+    def __call__(self, *words: str | bytes, stdin: bytes = b"", **env: str) -> Result:
         done = subprocess.run(
             [*COMMAND, *words],
             input=stdin,
             capture_output=True,
             env=environment(self.state_dir, **env),
-            timeout=timeout,
+            timeout=60,
             check=False,
         )
         return Result(done.returncode, done.stdout, done.stderr.decode())

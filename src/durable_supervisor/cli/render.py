@@ -201,21 +201,26 @@ def _words(value: object) -> list[str]:
 
 
 def _live(live: object) -> str:
+    """CPU and memory of the running tree, then its processes, as psutil saw them."""
     if not isinstance(live, Mapping):
         return ""
-    summary = fact_table([("live", f"cpu {live.get('cpu')}, memory {describe.size(live.get('rss'))}")])
-    tree = live.get("tree")
-    if not isinstance(tree, list):
-        return summary
+    processes = live.get("processes")
+    tree = [one for one in processes if isinstance(one, Mapping)] if isinstance(processes, list) else []
+    cpu, memory = _cpu(live.get("cpu_seconds")), describe.size(live.get("rss_bytes"))
+    summary = fact_table([("live", f"{len(tree)} processes, CPU {cpu}, memory {memory}")])
     rows = [
         [
-            str(process.get("pid")),
-            str(process.get("ppid", "-")),
-            str(process.get("cpu", "-")),
-            describe.size(process.get("rss")),
-            str(process.get("name") or describe.command_line(process.get("argv"))),
+            str(one.get("pid")),
+            str(one.get("parent")),
+            str(one.get("status")),
+            _cpu(one.get("cpu_seconds")),
+            describe.size(one.get("rss_bytes")),
+            str(one.get("name")),
         ]
-        for process in tree
-        if isinstance(process, Mapping)
+        for one in tree
     ]
-    return summary + columns(["PID", "PARENT", "CPU", "MEMORY", "NAME"], rows)
+    return summary + (columns(["PID", "PARENT", "STATUS", "CPU", "MEMORY", "NAME"], rows) if rows else "")
+
+
+def _cpu(seconds: object) -> str:
+    return f"{seconds:.2f}s" if isinstance(seconds, int | float) else "-"

@@ -17,6 +17,8 @@ from .session import drive, observing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from durable_supervisor.supervisor.answers import ControlReceipt
+
 _CHUNK = 64 * 1024
 _Timeout = Annotated[
     str | None, typer.Option("--timeout", metavar="TIME", help="Longest wait for the confirmation.")
@@ -75,7 +77,7 @@ def signal(
 async def _signal(shared: Settings, run: str, number: int) -> int:
     async with observing(shared) as observer:
         receipt = await observer.signal(run, number)
-    _tell(shared, _form(receipt), f"signal {number} sent")
+    _tell(shared, _control(receipt), f"signal {number}: {receipt.result}")
     return exit_codes.OK
 
 
@@ -132,8 +134,8 @@ async def _write(shared: Settings, run: str, chunks: Iterator[bytes], *, eof: bo
     return exit_codes.OK
 
 
-def _form(receipt: Any) -> dict[str, Any]:
-    return dict(receipt) if isinstance(receipt, dict) else dict(receipt.to_dict())
+def _control(receipt: ControlReceipt) -> dict[str, Any]:
+    return {"schema": "durable-supervisor/control/1", **receipt.to_dict()}
 
 
 def _tell(shared: Settings, form: dict[str, Any], words: str) -> None:

@@ -138,12 +138,14 @@ def feed(
 
 
 async def _feed(shared: Settings, after: int, limit: int | None, *, follow: bool) -> int:
+    from durable_supervisor.supervisor.answers import feed_entry
+
     left = limit
     async with observing(shared) as observer:
         while left is None or left > 0:
             entries = await observer.feed(after=after, limit=_PAGE if left is None else min(left, _PAGE))
             for entry in entries:
-                form = entry.to_dict()
+                form = feed_entry(entry)
                 if shared.json:
                     out.ndjson(form)
                 else:

@@ -66,13 +66,15 @@ async def _start(shared: Settings, asked: StartRequest) -> int:
                 completion=asked.completion,
                 labels=asked.labels,
             )
-            run_id = run.id
         except SupervisorError as error:
+            run = None
             run_id = refused_run(error)
+        else:
+            run_id = run.id
         view = await supervisor.inspect(run_id)
     form = view.to_dict()
     if shared.json:
-        out.document(form)
+        out.document(form if run is None else run.to_dict())
     else:
         from .render import run_line
 

@@ -1,0 +1,141 @@
+"""The entry points: what they load, what they say when nothing works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor import __version__
+from durable_supervisor.cli.app import VERBS
+from tests.cli.helpers import COMMAND, Cli, assert_one_error_line, environment
+
+HEAVY = ("rich", "pydantic", "sqlite3", "asyncio", "psutil", "structlog", "typer")
+
+
+def loaded(*words: str, state_dir: Path | None = None) -> set[str]:
+    """Which of the heavy modules one call imports."""
+    code = (
+        "import sys\n"
+        "from durable_supervisor.cli.main import main\n"
+        "sys.argv = ['dsup', *sys.argv[1:]]\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"sys.stderr.write(' '.join(name for name in {HEAVY!r} if name in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        env=environment(state_dir),
+        check=True,
+        text=True,
+    )
+    return set(done.stderr.split())
+
+
+def test_version_loads_nothing() -> None:
+    assert loaded("--version") == set()
+
+
+def test_version(cli: Cli) -> None:
+    assert cli.ok("--version").stdout == f"durable-supervisor {__version__}\n"
+    assert cli.ok("--version", "--json").document == {"version": __version__}
+    assert cli.ok("-V").stdout == cli.ok("--version").stdout
+
+
+def test_start_loads_only_what_it_uses(state_dir: Path) -> None:
+    assert loaded("start", "--dry-run", "--json", "--", "true") == {"typer"}
+    assert "rich" not in loaded("start", "--json", "--", "true", state_dir=state_dir)
+    assert "rich" not in loaded("inspect", "--json", "nothing", state_dir=state_dir)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example_and_exit_codes(verb: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, verb, "--help"], capture_output=True, text=True, env=environment(), check=True
+    )
+    assert "Example:" in done.stdout
+    assert "--json" in done.stdout
+    assert "--state-dir" in done.stdout
+    assert "Exit codes: 0 ok" in done.stdout
+    assert done.stderr == ""
+
+
+def test_help_lists_every_verb(cli: Cli) -> None:
+    text = cli.ok("--help").stdout
+    assert all(f"  {verb} " in text for verb in VERBS)
+    assert cli.ok().stdout == text
+    page = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert all(f"| `{verb}` |" in page for verb in VERBS)
+
+
+def test_a_missing_verb_is_suggested(cli: Cli) -> None:
+    done = cli("inspct", "x")
+    assert done.code == 2
+    assert_one_error_line(done, "INVALID_REQUEST")
+    assert "did you mean 'inspect'" in done.stderr
+
+
+def test_a_traceback_only_on_request(tmp_path: Path) -> None:
+    """The guard, shown by a state directory that no code expects to be a file."""
+    odd = tmp_path / "file"
+    odd.write_text("x")
+    cli = Cli(odd)
+    done = cli("list")
+    assert done.code == 5
+    assert_one_error_line(done, "STATE_DIR_REFUSED")
+    assert "Traceback" in cli("list", DURABLE_SUPERVISOR_DEBUG="1").stderr
+
+
+def test_completion_of_verbs_and_run_ids(cli: Cli) -> None:
+    run_id = cli.start("--", "true")
+
+    def complete(words: str) -> list[str]:
+        done = subprocess.run(
+            [*COMMAND],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(
+                cli.state_dir,
+                _DURABLE_SUPERVISOR_COMPLETE="complete_bash",
+                COMP_WORDS=words,
+                COMP_CWORD=str(len(words.split(" ")) - 1),
+            ),
+        )
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    assert complete("dsup ins") == ["inspect"]
+    assert complete(f"dsup inspect {run_id[:3]}") == [run_id]
+    assert complete("dsup inspect ~") == []
+
+
+def test_completion_of_nothing_is_silent(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(
+            tmp_path / "none",
+            _DURABLE_SUPERVISOR_COMPLETE="complete_bash",
+            COMP_WORDS="dsup inspect ",
+            COMP_CWORD="2",
+        ),
+    )
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+    assert not os.path.exists(tmp_path / "none")
+
+
+def test_a_locale_without_unicode_is_no_obstacle(cli: Cli) -> None:
+    run_id = cli.start("--", "echo", "café ☃")
+    cli("wait", run_id)
+    for words in (["list"], ["inspect", run_id], ["logs", run_id], ["events", run_id]):
+        done = cli(*words, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+        assert done.code == 0, done.stderr
+    form = json.loads(cli("list", "--json", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0").stdout)
+    assert form["runs"][0]["argv"] == ["echo", "café ☃"]

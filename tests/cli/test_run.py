@@ -1,0 +1,133 @@
+"""``run``: as if the program had been typed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor.wire.documents import validate
+from tests.cli.helpers import Cli, assert_one_error_line
+from tests.support import eventually
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137), ("kill -TERM $$", 143)],
+)
+def test_the_programs_own_code(cli: Cli, script: str, code: int) -> None:
+    done = cli("run", "--", "sh", "-c", script)
+    assert (done.code, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_each_stream_goes_where_it_belongs(cli: Cli) -> None:
+    done = cli("run", "--", "sh", "-c", "echo out; echo err >&2")
+    assert (done.stdout, done.stderr) == ("out\n", "err\n")
+
+
+def test_bytes_into_a_pipe_are_exact(cli: Cli, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 3000
+    (tmp_path / "data").write_bytes(data)
+    assert cli("run", "--", "cat", str(tmp_path / "data")).raw == data
+
+
+def test_a_deadline_is_124(cli: Cli) -> None:
+    assert cli("run", "--timeout", "0.3", "--grace", "1", "--", "sleep", "3131").code == 124
+    assert cli("run", "--idle-timeout", "300ms", "--grace", "1", "--", "sleep", "3131").code == 124
+
+
+def test_too_much_output_ends_it(cli: Cli) -> None:
+    done = cli("run", "--json", "--max-output", "64K", "--on-limit", "terminate", "--grace", "1", "--", "yes")
+    assert done.document["outcome"]["kind"] == "stdout_limit_exceeded"
+    assert done.code > 128
+
+
+def test_json_is_one_inspect_document(cli: Cli) -> None:
+    done = cli("run", "--json", "--", "sh", "-c", "echo out; exit 4")
+    assert done.code == 4
+    validate("inspect", done.document)
+    assert done.document["outcome"] == {"kind": "exited", "code": 4, "signal": None}
+
+
+def test_a_program_that_cannot_be_found(cli: Cli) -> None:
+    done = cli("run", "--", "/no/such/program")
+    assert (done.code, done.stdout) == (1, "")
+    assert_one_error_line(done, "NOT_STARTED")
+
+
+def test_a_second_run_of_the_same_request_joins_it(cli: Cli) -> None:
+    words = ("run", "--request-id", "join", "--", "sh", "-c", "echo $$; exit 3")
+    first, second = cli(*words), cli(*words)
+    assert (first.code, second.code) == (3, 3)
+    assert first.stdout == second.stdout
+
+
+def test_two_at_once(cli: Cli, tmp_path: Path) -> None:
+    """Each waits for the other's program: were the directory owned for longer, neither would end."""
+    scripts = [
+        f"touch {tmp_path}/{mine}; until test -e {tmp_path}/{other}; do sleep 0.05; done; exit {code}"
+        for mine, other, code in (("a", "b", 5), ("b", "a", 6))
+    ]
+    both = [cli.popen("run", "--", "sh", "-c", script) for script in scripts]
+    assert [process.wait(timeout=60) for process in both] == [5, 6]
+
+
+def test_the_run_survives_the_commands_death(cli: Cli, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    process = cli.popen(
+        "run", "--request-id", "survivor", "--",
+        "sh", "-c", f"echo begun; read line < {tmp_path}/gate; echo $line",
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    with process.stdout as output:
+        assert output.readline() == b"begun\n"
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=10)
+    (tmp_path / "gate").write_text("went on\n")
+    run_id = cli.ok("list", "--json").document["runs"][0]["run_id"]
+    assert cli("wait", run_id).code == 0
+    assert cli.ok("logs", run_id).stdout == "begun\nwent on\n"
+
+
+def test_a_closed_pipe_is_quiet_and_the_run_goes_on(cli: Cli) -> None:
+    process = cli.popen(
+        "run", "--", "sh", "-c", "while :; do echo line || exit 9; sleep 0.02; done",
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=30) == 141
+    with process.stderr as errors:
+        said = errors.read().decode()
+    assert "goes on" in said
+    assert "Traceback" not in said
+    run_id = cli.ok("list", "--json").document["runs"][0]["run_id"]
+    assert cli.inspect(run_id)["state"] == "running"
+    cli.ok("stop", run_id, "--grace", "1")
+
+
+def test_a_reader_that_does_not_read_cannot_hold_up_ctrl_c(cli: Cli) -> None:
+    process = cli.popen("run", "--grace", "1", "--", "yes", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        run_id = eventually(lambda: _only_run(cli))
+        assert run_id is not None
+        eventually(lambda: int(cli.inspect(run_id)["head"]) > 100)
+        process.send_signal(signal.SIGINT)
+        eventually(lambda: cli.inspect(run_id)["state"] == "finished", timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _only_run(cli: Cli) -> str | None:
+    listed = cli("list", "--json")
+    runs = listed.document["runs"] if listed.code == 0 else []
+    return str(runs[0]["run_id"]) if runs else None

@@ -1,0 +1,147 @@
+"""On a terminal: Ctrl-C, colours, escapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.cli.helpers import COMMAND, Cli, environment
+
+TICKS = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 0.05; done"
+
+
+class Terminal:
+    """Starts the command on a pseudo-terminal and ends it afterwards."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+        self._started: list[pexpect.spawn[str]] = []
+
+    def __call__(self, *words: str, **env: str) -> pexpect.spawn[str]:
+        child: pexpect.spawn[str] = pexpect.spawn(
+            COMMAND[0],
+            [*COMMAND[1:], *words],
+            env=environment(self._state_dir, **env),
+            encoding="utf-8",
+            timeout=30,
+            dimensions=(40, 120),
+        )
+        self._started.append(child)
+        return child
+
+    def close(self) -> None:
+        for child in self._started:
+            child.close(force=True)
+
+
+@pytest.fixture
+def terminal(state_dir: Path) -> Iterator[Terminal]:
+    made = Terminal(state_dir)
+    yield made
+    made.close()
+
+
+def finish(child: pexpect.spawn[str]) -> tuple[str, int | None]:
+    """Everything still to come, and the exit code."""
+    child.expect(pexpect.EOF)
+    text = child.before
+    child.close()
+    return text or "", child.exitstatus
+
+
+def only_run(cli: Cli) -> str:
+    runs = cli.ok("list", "--json").document["runs"]
+    assert len(runs) == 1
+    return str(runs[0]["run_id"])
+
+
+def test_ctrl_c_stops_a_run_gracefully(cli: Cli, terminal: Terminal) -> None:
+    child = terminal("run", "--", "sh", "-c", "trap 'echo saved; exit 3' TERM; " + TICKS)
+    child.expect("tick 3")
+    child.sendintr()
+    child.expect("stopping")
+    child.expect("saved")
+    assert finish(child)[1] == 3
+    form = cli.inspect(only_run(cli))
+    assert form["outcome"] == {"kind": "cancelled", "code": 3, "signal": None}
+
+
+def test_a_second_ctrl_c_kills(cli: Cli, terminal: Terminal) -> None:
+    child = terminal("run", "--grace", "60", "--", "sh", "-c", "trap '' TERM INT; " + TICKS)
+    child.expect("tick 3")
+    child.sendintr()
+    child.expect("again to kill")
+    child.sendintr()
+    child.expect("killing")
+    assert finish(child)[1] == 137
+    form = cli.inspect(only_run(cli))
+    assert form["outcome"] == {"kind": "cancelled", "code": None, "signal": 9}
+
+
+def test_ctrl_c_detaches_from_a_run(cli: Cli, terminal: Terminal) -> None:
+    run_id = cli.start("--", "sh", "-c", TICKS)
+    child = terminal("attach", run_id)
+    child.expect("tick 3")
+    child.sendintr()
+    child.expect("the run goes on")
+    text, code = finish(child)
+    assert code == 0
+    assert "Traceback" not in text
+    assert cli.inspect(run_id)["state"] == "running"
+    cli.ok("stop", run_id)
+
+
+def test_ctrl_c_leaves_a_follower_quietly(cli: Cli, terminal: Terminal) -> None:
+    run_id = cli.start("--", "sh", "-c", TICKS)
+    for words in (["events", "--follow", run_id], ["logs", "--follow", run_id]):
+        child = terminal(*words)
+        child.expect("tick 2")
+        child.sendintr()
+        text, code = finish(child)
+        assert code == 130
+        assert "Traceback" not in text
+        assert "Exception" not in text
+    child = terminal("wait", run_id)
+    child.sendintr()
+    assert "Traceback" not in finish(child)[0]
+    assert cli.inspect(run_id)["state"] == "running"
+    cli.ok("stop", run_id)
+
+
+def test_a_hostile_program_cannot_act_on_the_terminal(cli: Cli, terminal: Terminal) -> None:
+    script = "printf '\\033]0;owned\\007\\033[2J\\302\\2331m'; printf '\\033[31mred' >&2; echo"
+    ran, _ = finish(terminal("run", "--", "sh", "-c", script, NO_COLOR="1"))
+    run_id = only_run(cli)
+    shown = [ran]
+    for verb in ("logs", "attach", "replay", "events", "inspect"):
+        shown.append(finish(terminal(verb, run_id, NO_COLOR="1"))[0])
+    shown.append(finish(terminal("list", NO_COLOR="1"))[0])
+    for text in shown:
+        assert "\x1b]0" not in text
+        assert "\x1b[2J" not in text
+        assert "\x07" not in text
+        assert "\x9b" not in text
+    assert "\\x1b]0;owned\\x07" in ran
+    raw, _ = finish(terminal("logs", "--raw", run_id))
+    assert "\x1b]0;owned\x07" in raw
+
+
+def test_colours_only_where_they_are_wanted(cli: Cli, terminal: Terminal) -> None:
+    run_id = cli.start("--", "sh", "-c", "exit 1")
+    cli("wait", run_id)
+    assert "\x1b[" in finish(terminal("list"))[0]
+    assert "\x1b[" in finish(terminal("events", run_id))[0]
+    assert "\x1b[3" not in finish(terminal("list", NO_COLOR="1"))[0]
+    assert "\x1b[3" not in finish(terminal("events", run_id, TERM="dumb"))[0]
+    assert "\x1b" not in cli.ok("list", FORCE_COLOR="1").stdout
+    assert "\x1b" not in cli.ok("inspect", run_id).stdout
+
+
+def test_run_tells_its_id_to_a_person(cli: Cli, terminal: Terminal) -> None:
+    text, code = finish(terminal("run", "--", "echo", "hello"))
+    assert code == 0
+    assert "hello" in text
+    assert only_run(cli) in text
