@@ -38,5 +38,6 @@ def migrated(path: Path | str) -> sqlite3.Connection:
     conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     conn.row_factory = sqlite3.Row
     conn.execute("PRAGMA recursive_triggers = ON")
+    conn.execute("PRAGMA synchronous = OFF")  # no test of these pulls a plug
     migrate.migrate(conn, migrate.load(), now_ns=1)
     return conn

@@ -56,6 +56,19 @@ def test_private_from_the_moment_they_exist(tmp_path: Path, umask: str) -> None:
     assert done.stdout.strip() == f"{[(name, '0o600') for name in names]} 0o700"
 
 
+async def test_what_a_reader_makes_is_private_too(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    await (await Journal.open(path)).close()
+    old = os.umask(0)
+    try:
+        with JournalReader.open(path) as reader:
+            reader.read(meta.next_serial)
+            for name in os.listdir(tmp_path):
+                assert stat.S_IMODE(os.stat(tmp_path / name).st_mode) == 0o600
+    finally:
+        os.umask(old)
+
+
 async def test_rights_that_a_copy_gave_are_taken_back(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     await (await Journal.open(path)).close()

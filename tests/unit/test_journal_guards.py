@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from durable_supervisor.journal import feed, runs
+from durable_supervisor.journal.advance import advance
 from durable_supervisor.journal.errors import StaleState, TransitionRefused
 from durable_supervisor.journal.rows import RunRow
 from durable_supervisor.model.outcome import Outcome, OutcomeKind
@@ -158,7 +160,8 @@ class JournalMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conn = migrated(":memory:")
+        self.folder = tempfile.TemporaryDirectory()
+        self.conn = migrated(Path(self.folder.name) / "journal.db")
         self.now = 100
 
     @initialize(start=st.sampled_from([S.QUEUED, S.STARTING]))
@@ -168,15 +171,19 @@ class JournalMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.conn.close()
+        self.folder.cleanup()
 
     @rule(
         trigger=st.sampled_from(T),
         stale=st.booleans(),
+        held=st.booleans(),
         retryable=st.booleans(),
         expect=st.sampled_from(S),
         reason=st.sampled_from(["a", "b"]),
     )
-    def move(self, trigger: Trigger, stale: bool, retryable: bool, expect: RunState, reason: str) -> None:
+    def move(
+        self, trigger: Trigger, stale: bool, held: bool, retryable: bool, expect: RunState, reason: str
+    ) -> None:
         expect = expect if stale else self.row.state
         self.now += 1
         cell = TRANSITIONS[(self.row.state, trigger)]
@@ -186,7 +193,10 @@ class JournalMachine(RuleBasedStateMachine):
         if cell is S.NOT_STARTED:
             kwargs["retryable"] = retryable
         try:
-            after = runs.transition(self.conn, self.row.run_id, trigger, expect, self.now, **kwargs)  # type: ignore[arg-type]
+            if held and not stale:
+                after = advance(self.conn, self.row, trigger, self.now, **kwargs)  # type: ignore[arg-type]
+            else:
+                after = runs.transition(self.conn, self.row.run_id, trigger, expect, self.now, **kwargs)  # type: ignore[arg-type]
         except StaleState:
             assert expect is not self.row.state
             return

@@ -243,3 +243,75 @@ async def test_a_forked_copy_is_refused(journal: Journal) -> None:
             os._exit(0 if error.code is ErrorCode.FORKED_COPY else 1)
         os._exit(2)
     assert os.waitpid(pid, 0)[1] == 0  # noqa: ASYNC222  # ends at once
+
+
+async def test_a_full_disk_is_typed_and_harms_only_what_did_not_fit(journal: Journal) -> None:
+    def fill(conn: sqlite3.Connection) -> None:
+        meta.put(conn, "big", "x" * 1_000_000)
+
+    # SQLite's own bound stands in for the disk's: the same SQLITE_FULL.
+    pages = await journal.read(lambda conn: int(conn.execute("PRAGMA page_count").fetchone()[0]))
+    await journal.write(lambda conn: conn.execute(f"PRAGMA max_page_count = {pages + 5}").fetchone())
+    results = await asyncio.gather(
+        *(journal.write(work) for work in (put("a"), fill, put("b"))), return_exceptions=True
+    )
+    assert results[0] is results[2] is None
+    assert isinstance(results[1], SupervisorError)
+    assert (results[1].code, results[1].retryable) == (ErrorCode.NO_SPACE, True)
+    assert await count(journal) == 2
+    await journal.write(lambda conn: conn.execute("PRAGMA max_page_count = 1000000").fetchone())
+    await journal.write(fill)
+    assert await count(journal) == 3
+
+
+async def test_a_cancelled_writer_task_closes_the_journal(tmp_path: Path) -> None:
+    """As when a host cancels every task: nobody is left waiting, and closing still works."""
+    journal = await Journal.open(tmp_path / "journal.db")
+    gate, begun = threading.Event(), threading.Event()
+
+    def slow(conn: sqlite3.Connection) -> None:
+        begun.set()
+        gate.wait(10)
+
+    writes = [asyncio.create_task(journal.write(slow))]
+    await asyncio.to_thread(begun.wait, 10)
+    writes.append(asyncio.create_task(journal.write(put("a"))))
+    await asyncio.sleep(0)
+    journal._task.cancel()
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert [getattr(result, "code", None) for result in results] == [ErrorCode.SUPERVISOR_CLOSED] * 2
+    gate.set()
+    with pytest.raises(SupervisorError):
+        await journal.write(put("b"))
+    await journal.close()
+
+
+async def test_a_cancelled_close_goes_on(tmp_path: Path) -> None:
+    journal = await Journal.open(tmp_path / "journal.db")
+    closing = asyncio.create_task(journal.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    await journal.close()
+    assert os.listdir(tmp_path) == ["journal.db"]
+
+
+def test_a_refused_opening_leaves_no_noise_behind() -> None:
+    """aiosqlite's thread reports to the loop that it ends; a loop closed by then would be a traceback."""
+    code = (
+        "import asyncio\n"
+        "from durable_supervisor.journal.thread import connect\n"
+        "for _ in range(50):\n"
+        "    try:\n"
+        "        asyncio.run(connect('/nowhere/at/all.db', uri=False))\n"
+        "    except Exception as error:\n"
+        "        assert 'unable to open' in str(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=dict(os.environ, PYTHONPATH="src"),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""

@@ -121,6 +121,10 @@ class Intent:
     first_seq: int = 1
     state: RunState = RunState.STARTING
 
+    def __post_init__(self) -> None:
+        if self.state not in (RunState.QUEUED, RunState.STARTING):
+            raise ValueError("an intent is queued or starting")
+
 
 AdmissionKind = Literal["new", "existing", "retry", "retryable", "conflict"]
 

@@ -13,6 +13,7 @@ T = TypeVar("T")
 # The busy timeout of one try, in seconds: short, so that between tries the loop can
 # drop cancelled work and take in what has arrived.
 BUSY_TRY_SECONDS = 1.0
+JOIN_SECONDS = 5.0
 
 
 async def connect(database: str, *, uri: bool) -> aiosqlite.Connection:
@@ -25,7 +26,12 @@ async def connect(database: str, *, uri: bool) -> aiosqlite.Connection:
     # SQLite survives a thread cut off anywhere.
     worker: Any = getattr(connection, "_thread", connection)
     worker.daemon = True
-    opened = await connection
+    try:
+        opened = await connection
+    except BaseException:
+        # The thread has been told to end and will tell our loop so: it must not find it closed.
+        worker.join(JOIN_SECONDS)
+        raise
     opened.row_factory = sqlite3.Row
     return opened
 

@@ -1,0 +1,48 @@
+"""Each of SQLite's ways to fail has one typed form."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+
+import pytest
+
+from durable_supervisor.journal.errors import StaleState, TransitionRefused, translate
+from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
+from durable_supervisor.model.states import RunState, Trigger
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "expected"),
+    [
+        (sqlite3.OperationalError, sqlite3.SQLITE_BUSY, ErrorCode.BUSY),
+        (sqlite3.OperationalError, sqlite3.SQLITE_BUSY_SNAPSHOT, ErrorCode.BUSY),
+        (sqlite3.OperationalError, sqlite3.SQLITE_LOCKED, ErrorCode.BUSY),
+        (sqlite3.DatabaseError, sqlite3.SQLITE_CORRUPT, ErrorCode.JOURNAL_CORRUPT),
+        (sqlite3.DatabaseError, sqlite3.SQLITE_CORRUPT_INDEX, ErrorCode.JOURNAL_CORRUPT),
+        (sqlite3.DatabaseError, sqlite3.SQLITE_NOTADB, ErrorCode.JOURNAL_CORRUPT),
+        (sqlite3.OperationalError, sqlite3.SQLITE_FULL, ErrorCode.NO_SPACE),
+        (sqlite3.OperationalError, sqlite3.SQLITE_IOERR_SHMSIZE, ErrorCode.NO_SPACE),
+        (sqlite3.OperationalError, sqlite3.SQLITE_READONLY, ErrorCode.STATE_DIR_REFUSED),
+        (sqlite3.OperationalError, sqlite3.SQLITE_CANTOPEN, ErrorCode.STATE_DIR_REFUSED),
+        (sqlite3.OperationalError, sqlite3.SQLITE_IOERR_FSYNC, ErrorCode.INTERNAL),
+        (sqlite3.OperationalError, sqlite3.SQLITE_ERROR, ErrorCode.INTERNAL),
+    ],
+)
+def test_codes(kind: type[sqlite3.Error], code: int, expected: ErrorCode) -> None:
+    error = kind("text")
+    error.sqlite_errorcode = code
+    typed = translate(error, Phase.READ)
+    assert (typed.code, typed.phase) == (expected, Phase.READ)
+    assert typed.hint
+    assert typed.retryable == (expected in (ErrorCode.BUSY, ErrorCode.NO_SPACE))
+
+
+def test_what_is_typed_stays() -> None:
+    stale = StaleState("r", RunState.QUEUED, RunState.RUNNING)
+    assert translate(stale, Phase.READ) is stale
+    refused = TransitionRefused("r", RunState.FINISHED, Trigger.STOP)
+    for error in (stale, refused):
+        copy = pickle.loads(pickle.dumps(error))
+        assert isinstance(copy, SupervisorError)
+        assert copy.to_dict() == error.to_dict()
