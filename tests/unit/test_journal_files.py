@@ -184,3 +184,38 @@ async def test_a_reader_notices_another_file(tmp_path: Path) -> None:
         await (await Journal.open(path)).close()
         assert reader.replaced()
     reader.close()
+
+
+READ_ONLY = """
+set -e
+mount --bind "$1" "$1"
+mount -o remount,bind,ro "$1"
+exec "$2" -c '
+import sys
+from durable_supervisor.journal.reader import JournalReader
+from durable_supervisor.journal import meta
+with JournalReader.open(sys.argv[1]) as reader:
+    print(reader.read(lambda conn: meta.get(conn, "k")))
+' "$1/journal.db"
+"""
+
+
+@pytest.mark.parametrize("closed", [True, False])
+async def test_reading_on_a_read_only_mount(tmp_path: Path, closed: bool) -> None:
+    unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    probe = ["mount", "--bind", str(tmp_path), str(tmp_path)]
+    if subprocess.run([*unshare, *probe], capture_output=True, check=False).returncode:  # noqa: ASYNC221
+        pytest.skip("no right to mount here")
+    journal = await Journal.open(tmp_path / "journal.db")
+    await journal.write(lambda conn: meta.put(conn, "k", "v"))
+    if closed:
+        await journal.close()
+    done = subprocess.run(  # noqa: ASYNC221
+        [*unshare, "sh", "-c", READ_ONLY, "sh", str(tmp_path), sys.executable],
+        env=dict(os.environ, PYTHONPATH="src"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    await journal.close()
+    assert (done.stdout, done.stderr) == ("v\n", "")

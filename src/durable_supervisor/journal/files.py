@@ -23,8 +23,15 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
 
 def read_only_uri(path: str) -> str:
-    """The ``file:`` URI of an absolute path, any bytes in its name, for reading only."""
-    return "file://" + quote(os.fsencode(path)) + "?mode=ro"
+    """The ``file:`` URI of an absolute path, any bytes in its name, for reading only.
+
+    SQLite makes a -shm file even to read.  Where it cannot (a read-only mount, a
+    backup) and no -wal holds newer commits, the file is read as one that nobody changes.
+    """
+    uri = "file://" + quote(os.fsencode(path)) + "?mode=ro"
+    if os.access(os.path.dirname(path), os.W_OK) or os.path.lexists(path + "-wal"):
+        return uri
+    return uri + "&immutable=1"
 
 
 def check(path: str) -> bool:
