@@ -189,8 +189,7 @@ def transition(
     row = _need(conn, run_id)
     if row.state is not expect:
         raise StaleState(run_id, expect, row.state)
-    cell = next_state(expect, trigger)
-    if cell is Rule.SAME:
+    if (cell := next_state(expect, trigger)) is Rule.SAME:
         return row
     if isinstance(cell, Rule) or trigger is Trigger.RETRY:  # a retry needs an intent: `admit`
         raise TransitionRefused(run_id, expect, trigger)
