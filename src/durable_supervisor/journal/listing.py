@@ -23,6 +23,7 @@ SELECT * FROM runs INDEXED BY runs_judged
 WHERE state IN ('queued', 'starting', 'running', 'stopping', 'quarantined') AND serial > ?
 ORDER BY serial LIMIT ?
 """
+SQL_ATTEMPTS_SINCE = "SELECT run_id, attempt FROM runs WHERE serial >= ?"
 
 _TOP = (1 << 63) - 1
 
@@ -83,3 +84,8 @@ def _walk(conn: sqlite3.Connection, before: int, limit: int, label: tuple[str, s
         if len(page) < size:
             return
         before = page[-1].serial
+
+
+def attempts_since(conn: sqlite3.Connection, serial: int) -> dict[str, int]:
+    """``{run_id: attempt}`` of the runs with this serial or a greater one."""
+    return {str(run_id): int(attempt) for run_id, attempt in conn.execute(SQL_ATTEMPTS_SINCE, (serial,))}

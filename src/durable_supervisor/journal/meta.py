@@ -43,3 +43,9 @@ def key_id(conn: sqlite3.Connection) -> str | None:
 def next_serial(conn: sqlite3.Connection) -> int:
     """One above every serial in the journal.  The owner counts on from it in memory."""
     return (conn.execute(SQL_LAST_SERIAL).fetchone()[0] or 0) + 1
+
+
+def adopt(conn: sqlite3.Connection, directory_id: str, key_id: str) -> None:
+    """Name the directory and the key, unless they have names already."""
+    ensure(conn, DIRECTORY_ID, directory_id)
+    ensure(conn, KEY_ID, key_id)

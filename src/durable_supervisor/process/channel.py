@@ -1,0 +1,60 @@
+"""Frames over a Unix stream socket: a JSON object and raw bytes.
+
+On the wire: u32 length of the JSON, u32 length of the bytes (little endian),
+the JSON in ASCII, the bytes.  Spec, controls and their receipts travel so.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+
+_PREFIX = struct.Struct("<II")
+MAX_JSON = 64 * 1024 * 1024
+MAX_BLOB = 1 << 30
+
+
+class FrameError(Exception):
+    """The peer sent something that is no frame; only its connection is given up."""
+
+
+def encode_frame(message: dict[str, object], blob: bytes = b"") -> bytes:
+    # ASCII JSON carries lone surrogates, which stand for undecodable bytes of argv and env.
+    text = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+    return b"".join((_PREFIX.pack(len(text), len(blob)), text, blob))
+
+
+class FrameParser:
+    """Bytes in, whole frames out.  ``max_bytes`` bounds one frame."""
+
+    def __init__(self, max_json: int = MAX_JSON, max_blob: int = MAX_BLOB) -> None:
+        self._buffer = bytearray()
+        self._max_json = max_json
+        self._max_blob = max_blob
+
+    def feed(self, data: bytes) -> list[tuple[dict[str, object], bytes]]:
+        """The frames completed by ``data``.  Raises FrameError; the parser is then spent."""
+        self._buffer += data
+        frames = []
+        while len(self._buffer) >= _PREFIX.size:
+            json_length, blob_length = _PREFIX.unpack_from(self._buffer)
+            if json_length > self._max_json or blob_length > self._max_blob:
+                raise FrameError("frame too large")
+            end = _PREFIX.size + json_length + blob_length
+            if len(self._buffer) < end:
+                break
+            text = bytes(self._buffer[_PREFIX.size : _PREFIX.size + json_length])
+            blob = bytes(self._buffer[_PREFIX.size + json_length : end])
+            del self._buffer[:end]
+            frames.append((_object(text), blob))
+        return frames
+
+
+def _object(text: bytes) -> dict[str, object]:
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        raise FrameError("frame is not JSON") from None
+    if not isinstance(message, dict):
+        raise FrameError("frame is not an object")
+    return message

@@ -1,0 +1,101 @@
+"""Read who a process is from /proc, and prove that a recorded one is still there."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+
+from ..model.identity import Match, ProcessIdentity, compare
+from .clock import boot_id
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_boot_time = 0.0
+
+
+class Liveness(str, Enum):
+    ALIVE = "alive"
+    GONE = "gone"  # no such process, a zombie, or another process under its pid
+    UNPROVABLE = "unprovable"  # another namespace
+
+
+class Stat:
+    """The few fields of ``/proc/<pid>/stat`` (proc(5)) that matter here."""
+
+    __slots__ = ("pid", "ppid", "start_ticks", "state")
+
+    def __init__(self, pid: int, state: str, ppid: int, start_ticks: int) -> None:
+        self.pid = pid
+        self.state = state
+        self.ppid = ppid
+        self.start_ticks = start_ticks
+
+    @property
+    def dead(self) -> bool:
+        """A zombie (or a task on its way out) runs no more code."""
+        return self.state in "ZX"
+
+
+def read_stat(pid: int) -> Stat | None:
+    """None when there is no such process (or it went away while being read)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name in parentheses may hold spaces and parentheses: cut at the last one.
+    fields = line[line.rindex(b")") + 2 :].split()
+    return Stat(pid, fields[0].decode("ascii"), int(fields[1]), int(fields[19]))
+
+
+def read_identity(pid: int) -> ProcessIdentity | None:
+    """The identity of a living process, seen from our own namespaces; None if gone or a zombie."""
+    stat = read_stat(pid)
+    if stat is None or stat.dead:
+        return None
+    return identity_from_stat(stat)
+
+
+def identity_from_stat(stat: Stat) -> ProcessIdentity:
+    created = _boot_time_seconds() + stat.start_ticks / _TICKS_PER_SECOND
+    return ProcessIdentity(
+        stat.pid, stat.start_ticks, boot_id(), _namespace("pid"), _namespace("time"), round(created, 2)
+    )
+
+
+def self_identity() -> ProcessIdentity:
+    """Our own identity."""
+    identity = read_identity(os.getpid())
+    if identity is None:  # /proc not mounted, or mounted for another pid namespace
+        raise OSError("cannot read this process's own entry in /proc")
+    return identity
+
+
+def probe(recorded: ProcessIdentity) -> Liveness:
+    """Is the recorded process alive?  Never mistakes a reused pid for it."""
+    if recorded.boot_id != boot_id():
+        return Liveness.GONE
+    if recorded.pid_ns != _namespace("pid") or recorded.time_ns != _namespace("time"):
+        return Liveness.UNPROVABLE
+    seen = read_identity(recorded.pid)
+    if seen is None or compare(recorded, seen) is Match.DIFFERENT:
+        return Liveness.GONE
+    return Liveness.ALIVE
+
+
+def _namespace(kind: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/ns/{kind}")
+    except OSError:
+        return ""  # a kernel without this namespace kind: the same for everybody
+
+
+def _boot_time_seconds() -> float:
+    """``btime`` of /proc/stat: Unix seconds; moves when the wall clock is stepped."""
+    global _boot_time
+    if not _boot_time:
+        with open("/proc/stat", "rb") as file:
+            for line in file:
+                if line.startswith(b"btime "):
+                    _boot_time = float(line.split()[1])
+                    break
+    return _boot_time

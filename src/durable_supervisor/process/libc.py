@@ -1,0 +1,44 @@
+"""The few kernel calls that the standard library does not offer."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+CLOCK_BOOTTIME = 7
+_TFD_NONBLOCK, _TFD_CLOEXEC = 0o4000, 0o2000000
+_ITIMERSPEC = struct.Struct("@qqqq")
+
+
+def set_child_subreaper() -> None:
+    """Orphaned descendants become our children.  Raises OSError where the kernel cannot."""
+    if _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def set_process_name(name: str) -> None:
+    """What ps shows as the command name (15 bytes); purely for people."""
+    _libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def boottime_timer(seconds: float) -> int:
+    """A descriptor that turns readable after ``seconds`` on CLOCK_BOOTTIME (timerfd_create(2)).
+
+    Boot time runs on while the machine sleeps, and waiting on a descriptor
+    needs no wake-ups in between.  Raises OSError.
+    """
+    fd = int(_libc.timerfd_create(CLOCK_BOOTTIME, _TFD_NONBLOCK | _TFD_CLOEXEC))
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "timerfd_create")
+    whole, part = divmod(int(seconds * 1e9), 1_000_000_000)
+    spec = _ITIMERSPEC.pack(0, 0, whole, max(part, 0 if whole else 1))
+    if _libc.timerfd_settime(fd, 0, spec, None) != 0:
+        error = ctypes.get_errno()
+        os.close(fd)
+        raise OSError(error, "timerfd_settime")
+    return fd

@@ -1,0 +1,60 @@
+"""Open-file-description locks: held by the description, not by a process (fcntl(2)).
+
+The lock of a run log is handed over with its descriptor and dies with the last
+copy of it, so "free" proves that no worker exists.  `probe_lock` asks with
+F_OFD_GETLK, which acquires nothing: looking can never disturb a hand-over.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+from enum import Enum
+
+# struct flock of 64-bit Linux: type, whence, start, len, pid (padded to its alignment).
+_FLOCK = struct.Struct("@hhqqi0q")
+
+
+class LockState(str, Enum):
+    HELD = "held"
+    FREE = "free"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"  # not a regular file, no permission, or no answer
+
+
+def try_lock(fd: int) -> bool:
+    """Take the write lock of the whole file without waiting.  False: somebody holds it."""
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def is_locked(fd: int) -> bool:
+    """Does another open file description hold a lock?  Acquires nothing."""
+    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+
+def probe_lock(path: str) -> LockState:
+    """Is the lock of this run log held?  Never follows a symlink, never blocks on a FIFO."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return LockState.MISSING
+    except OSError:
+        return LockState.UNREADABLE
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return LockState.UNREADABLE
+        return LockState.HELD if is_locked(fd) else LockState.FREE
+    except OSError:
+        return LockState.UNREADABLE
+    finally:
+        os.close(fd)

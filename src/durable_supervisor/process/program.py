@@ -1,0 +1,64 @@
+"""From a requested program to the file that will be executed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+
+class StartFailure(OSError):  # noqa: N818  it is an outcome, not a fault
+    """The program could not be started; user code never ran.  ``step`` names where."""
+
+    def __init__(self, code: int, step: str, path: str) -> None:
+        super().__init__(code, os.strerror(code))
+        self.code = code
+        self.step = step
+        self.path = path
+
+
+def resolve(requested: str, cwd: str, path_variable: str) -> str:
+    """The file that execve(2) will get for ``argv[0]``, absolute.
+
+    A name with a slash is relative to ``cwd``; any other is looked up on the
+    program's own PATH (an empty entry means ``cwd``, as in execvp(3)).
+    Raises StartFailure: ENOENT, EACCES, ENOTDIR, …
+    """
+    if "/" in requested:
+        found = os.path.join(cwd, requested)
+        _check(found)
+        return found
+    refused: StartFailure | None = None
+    for folder in path_variable.split(":"):
+        candidate = os.path.join(cwd, folder, requested)
+        try:
+            _check(candidate)
+        except StartFailure as failure:
+            # A file that may not be executed says more than one that is not there.
+            if failure.code == errno.EACCES and os.path.exists(candidate):
+                refused = failure
+            continue
+        return candidate
+    raise refused or StartFailure(errno.ENOENT, "resolve", requested)
+
+
+def check_cwd(cwd: str) -> None:
+    """Raises StartFailure when the program could not be started in this directory."""
+    try:
+        if not stat.S_ISDIR(os.stat(cwd).st_mode):
+            raise StartFailure(errno.ENOTDIR, "cwd", cwd)
+        if not os.access(cwd, os.X_OK):
+            raise StartFailure(errno.EACCES, "cwd", cwd)
+    except StartFailure:
+        raise
+    except OSError as error:
+        raise StartFailure(error.errno or errno.EIO, "cwd", cwd) from None
+
+
+def _check(path: str) -> None:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise StartFailure(error.errno or errno.EIO, "resolve", path) from None
+    if not stat.S_ISREG(mode) or not os.access(path, os.X_OK):
+        raise StartFailure(errno.EACCES, "resolve", path)

@@ -1,0 +1,64 @@
+"""Signals that reach exactly the process they are meant for."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from ..model.identity import Match, ProcessIdentity, compare
+from .identity import read_identity, read_stat
+
+
+def signal_process(identity: ProcessIdentity, signo: int) -> bool:
+    """Send ``signo`` to the process proven to be ``identity``; False if that cannot be proven.
+
+    The order matters: a pidfd pins the process (pidfd_open(2)), then the
+    identity is read; if it matches, the pidfd refers to that very process and
+    a pid reused later cannot be hit.
+    """
+    try:
+        pidfd = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return _signal_without_pidfd(identity, signo)
+    try:
+        seen = read_identity(identity.pid)
+        if seen is None or compare(identity, seen) is not Match.SAME:
+            return False
+        signal.pidfd_send_signal(pidfd, signo)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def signal_ticks(pid: int, start_ticks: int, signo: int) -> bool:
+    """The same for a process of this boot and namespace known by its start ticks."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        stat = read_stat(pid)
+        if stat is None or stat.dead or stat.start_ticks != start_ticks:
+            return False
+        signal.pidfd_send_signal(pidfd, signo)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
+def _signal_without_pidfd(identity: ProcessIdentity, signo: int) -> bool:
+    """Kernels before 5.3: prove, then signal; a window of microseconds remains."""
+    seen = read_identity(identity.pid)
+    if seen is None or compare(identity, seen) is not Match.SAME:
+        return False
+    try:
+        os.kill(identity.pid, signo)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

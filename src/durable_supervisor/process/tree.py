@@ -1,0 +1,78 @@
+"""The tree of a program: every descendant of its worker.
+
+The worker is a child subreaper (prctl(2) PR_SET_CHILD_SUBREAPER): a descendant
+whose parent dies becomes the worker's own child, whatever session or group it
+moved to.  So "all descendants of the worker" is the whole tree, and ECHILD from
+waitid(2) proves that nothing is left of it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .identity import Stat, read_stat
+from .signals import signal_ticks
+
+
+def descendants(root: int) -> list[Stat]:
+    """Every living descendant of ``root``, parents before children; zombies left out.
+
+    A snapshot: what forks meanwhile shows in the next one.
+    """
+    found: list[Stat] = []
+    seen = {root}
+    queue = children_of(root)
+    while queue:
+        pid = queue.pop()
+        if pid in seen:
+            continue
+        seen.add(pid)
+        stat = read_stat(pid)
+        if stat is None:
+            continue
+        if not stat.dead:
+            found.append(stat)
+        queue.extend(children_of(pid))
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    """Direct children, zombies included (``/proc/<pid>/task/<tid>/children``, proc(5))."""
+    children: list[int] = []
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return children
+    for task in tasks:
+        try:
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                children.extend(int(child) for child in file.read().split())
+        except (FileNotFoundError, ProcessLookupError):
+            if os.path.exists(f"/proc/{pid}/task/{task}/stat"):
+                return _children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
+    return children
+
+
+def signal_all(processes: list[Stat], signo: int) -> list[int]:
+    """Signal each process that still is the one listed; returns the pids reached."""
+    return [one.pid for one in processes if signal_ticks(one.pid, one.start_ticks, signo)]
+
+
+def reap_others(leader: int) -> None:
+    """Reap every dead child except the leader, whose zombie pins its pid until the end."""
+    for pid in children_of(os.getpid()):
+        if pid != leader:
+            try:
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+            except ChildProcessError:
+                continue
+
+
+def _children_by_scan(pid: int) -> list[int]:
+    children = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            stat = read_stat(int(name))
+            if stat is not None and stat.ppid == pid:
+                children.append(stat.pid)
+    return children

@@ -1,0 +1,160 @@
+"""From a request to an intent, a log header and a spec.  Decisions only; nothing is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..journal.rows import Admission, Intent
+from ..model.command import STDIN_OPEN
+from ..model.digest import field_digest, request_digests
+from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
+from ..model.request import StartRequest
+from ..model.secrets import redact_text, secret_values
+from ..process.channel import encode_frame
+from ..runlog.format import SegmentHeader
+from ..runlog.paths import RunPaths
+from .environment import program_environment
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a start takes from the process it is called in."""
+
+    environ: Mapping[str, str]
+    cwd: str
+    umask: int
+    nested_in: str | None
+    survives_unit_restart: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an attempt goes: which run, which serial, which seq its log begins with."""
+
+    run_id: str
+    serial: int
+    shard: str
+    attempt: int
+    first_seq: int
+
+
+class Prepared:
+    """A request made ready: digests to compare by, and everything to dispatch with.
+
+    Secret values are in the spec alone, which travels by descriptor; what is
+    stored has them replaced.
+    """
+
+    def __init__(self, request: StartRequest, host: Host, key: bytes) -> None:
+        command = request.command
+        self.request = request
+        self.host = host
+        self.cwd = os.path.normpath(os.path.join(host.cwd, command.cwd or ""))
+        self.env = program_environment(command, host.environ)
+        self.secrets = secret_values(command.secrets, command.secret_env, self.env)
+        self.shown_argv = [redact_text(item, self.secrets) for item in command.argv]
+        self.shown_cwd = redact_text(self.cwd, self.secrets)
+        self.digests = request_digests(request, self.cwd, key)
+        self.key_id = key_id(key)
+        for name in ("request_id", "labels"):
+            if redact_text(str(getattr(request, name)), self.secrets) != str(getattr(request, name)):
+                raise invalid(name, "contains a secret value", "it would be stored; leave the secret out")
+
+    def header(self, place: Place, directory_id: str, boot_id: str, now_ns: int) -> SegmentHeader:
+        """The log's header: enough to rebuild the journal's row from it."""
+        detail: dict[str, object] = {
+            "serial": place.serial,
+            "request_id": self.request.request_id,
+            "owner": self.request.owner,
+            "digests": self.digests,
+            "key_id": self.key_id,
+            "argv": self.shown_argv,
+            "cwd": self.shown_cwd,
+            "labels": dict(self.request.labels),
+            "limits": self.request.limits.to_dict(),
+            "completion": self.request.completion.value,
+            "env_names": self.env_names(),
+            "nested_in": self.host.nested_in,
+            "survives_unit_restart": self.host.survives_unit_restart,
+        }
+        return SegmentHeader(
+            directory_id, place.run_id, place.attempt, place.first_seq, 1, boot_id, now_ns, detail
+        )
+
+    def intent(self, place: Place, boot_id: str, now_ns: int) -> Intent:
+        """What the journal commits before anything is dispatched."""
+        request = self.request
+        return Intent(
+            serial=place.serial,
+            run_id=place.run_id,
+            shard=place.shard,
+            owner=request.owner,
+            request_id=request.request_id,
+            argv=self.shown_argv,
+            cwd=self.shown_cwd,
+            limits=request.limits.to_dict(),
+            completion=request.completion.value,
+            digests=self.digests,
+            key_id=self.key_id,
+            boot_id=boot_id,
+            now_ns=now_ns,
+            labels=request.labels,
+            env_names=self.env_names(),
+            nested_in=self.host.nested_in,
+            survives_unit_restart=self.host.survives_unit_restart,
+            attempt=place.attempt,
+            first_seq=place.first_seq,
+        )
+
+    def spec_frame(self, place: Place, paths: RunPaths) -> bytes:
+        """The first frame on the worker's channel; see `worker.spec.Spec`."""
+        command, limits = self.request.command, self.request.limits
+        stdin = command.stdin
+        given = stdin if isinstance(stdin, bytes) else b""
+        message: dict[str, object] = {
+            "run_id": place.run_id,
+            "attempt": place.attempt,
+            "runs_dir": paths.runs_dir,
+            "shard": place.shard,
+            "argv": list(command.argv),
+            "cwd": self.cwd,
+            "env": self.env,
+            "umask": self.host.umask,
+            "secrets": self.secrets,
+            "shown_argv": self.shown_argv,
+            "shown_cwd": self.shown_cwd,
+            "completion": self.request.completion.value,
+            "timeout": limits.timeout,
+            "idle_timeout": limits.idle_timeout,
+            "grace": limits.grace,
+            "max_stdout_bytes": limits.max_stdout_bytes,
+            "max_stderr_bytes": limits.max_stderr_bytes,
+            "on_limit": limits.on_limit.value,
+            "stdin": "null" if stdin is None else "open" if stdin == STDIN_OPEN else "bytes",
+        }
+        return encode_frame(message, given)
+
+    def env_names(self) -> list[str]:
+        """Names only; values are never stored."""
+        command = self.request.command
+        return sorted({*command.env, *command.secret_env, *command.inherit_env})
+
+
+def key_id(key: bytes) -> str:
+    """Names a key without giving it away."""
+    return field_digest(key, "key_id", b"")[:16]
+
+
+def conflict(admission: Admission) -> SupervisorError:
+    """``IDEMPOTENCY_CONFLICT``, naming the fields that differ and never their values."""
+    row = admission.row
+    fields = ", ".join(admission.differing)
+    return SupervisorError(
+        ErrorCode.IDEMPOTENCY_CONFLICT,
+        f"request id {row.request_id} already stands for run {row.run_id}, which differs in: {fields}",
+        phase=Phase.ADMIT,
+        hint="use a new request id for different work, or send exactly the same request",
+        details={"run_id": row.run_id, "fields": list(admission.differing)},
+    )

@@ -1,0 +1,172 @@
+"""Stop, signal and stdin from the caller's side: ask the worker, believe its receipt."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal as signals
+from typing import TYPE_CHECKING
+
+from ..model.command import MAX_SECONDS
+from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
+from ..model.ids import new_id
+from ..model.states import OPEN_STATES, RunState
+from ..reconcile.view import RunView
+from ..runlog.paths import RunPaths
+from .answers import ControlReceipt, StopReceipt
+from .dial import Dial, dial_patiently, not_confirmed
+from .follow import identity
+
+if TYPE_CHECKING:
+    from .observer import Observer
+
+KILL_SECONDS = 15.0  # what a stop allows beyond the grace before it is not confirmed
+_PIECE = 1024 * 1024
+
+
+class Controller:
+    """Sends controls of one observer's runs."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    async def stop(self, run: str, grace: float | None, timeout: float | None) -> StopReceipt:
+        if grace is not None and not 0 <= grace <= MAX_SECONDS:
+            raise invalid("grace", "must be 0 or more seconds")
+        seen = await self._observer._view(run)
+        if seen.state not in OPEN_STATES:
+            return _already(seen)
+        own_grace = grace if grace is not None else float(str(seen.limits.get("grace", 0)))
+        seconds = timeout if timeout is not None else own_grace + KILL_SECONDS
+        control_id = new_id("ctl", os.urandom)
+        message: dict[str, object] = {"op": "stop", "id": control_id}
+        if grace is not None:
+            message["grace"] = grace
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await self._ask(seen, message, b"", seconds)
+                ended = await self._end(seen)
+        except TimeoutError:
+            raise not_confirmed(seen.id, "the stop", seconds) from None
+        if answer is None:
+            return _already(ended)
+        if ended.state is RunState.QUARANTINED:
+            raise not_confirmed(seen.id, "the stop", seconds)
+        return StopReceipt(ended.id, ended.state, control_id, str(answer["result"]), True, ended.outcome)
+
+    async def signal(self, run: str, signo: int, target: str, timeout: float) -> ControlReceipt:
+        if signo not in signals.valid_signals():
+            raise invalid("signal", "is not a signal number of this system")
+        if target not in ("leader", "tree"):
+            raise invalid("target", "must be 'leader' or 'tree'")
+        message: dict[str, object] = {"op": "signal", "signal": int(signo), "target": target}
+        receipt = await self._control(run, message, b"", timeout)
+        if receipt.result == "no_process":
+            raise _not_running(await self._observer._view(run))
+        return receipt
+
+    async def write_stdin(self, run: str, data: bytes, eof: bool, timeout: float) -> ControlReceipt:
+        receipt = None
+        for begin in range(0, len(data), _PIECE):
+            receipt = await self._control(run, {"op": "stdin"}, data[begin : begin + _PIECE], timeout)
+            if receipt.result != "written":
+                raise _stdin_refused(receipt)
+        if eof or receipt is None:
+            closing: dict[str, object] = {"op": "close_stdin"} if eof else {"op": "stdin"}
+            receipt = await self._control(run, closing, b"", timeout)
+        return receipt
+
+    async def _control(
+        self, run: str, message: dict[str, object], blob: bytes, timeout: float
+    ) -> ControlReceipt:
+        seen = await self._observer._view(run)
+        if seen.state not in OPEN_STATES:
+            raise _not_running(seen)
+        control_id = new_id("ctl", os.urandom)
+        try:
+            async with asyncio.timeout(timeout):
+                answer = await self._ask(seen, {**message, "id": control_id}, blob, timeout)
+        except TimeoutError:
+            raise not_confirmed(seen.id, str(message["op"]), timeout) from None
+        if answer is None:
+            raise _not_running(await self._observer._view(run))
+        known = ("type", "id", "op", "result", "seq")
+        detail = {name: value for name, value in answer.items() if name not in known}
+        return ControlReceipt(
+            seen.id, control_id, str(message["op"]), str(answer["result"]), int(str(answer["seq"])), detail
+        )
+
+    async def _ask(
+        self, seen: RunView, message: dict[str, object], blob: bytes, seconds: float
+    ) -> dict[str, object] | None:
+        """The worker's receipt; None when the run was over before it could answer."""
+        row = await self._observer._row(seen.id)
+        paths = self._observer._reading.paths(row)
+        while True:
+            dial = await self._dial(seen, paths, seconds)
+            if dial is None:
+                return None
+            try:
+                await dial.send(message, blob)
+                answer = await dial.receive()
+                while answer is not None and answer.get("id") != message["id"]:
+                    answer = await dial.receive()
+            except OSError:
+                answer = None
+            finally:
+                dial.close()
+            if answer is None:
+                await asyncio.sleep(0.01)  # its end, or a hang-up: the evidence tells which
+                continue
+            if answer.get("type") != "receipt":
+                raise invalid("control", "was refused by the worker as malformed")
+            return answer
+
+    async def _dial(self, seen: RunView, paths: RunPaths, seconds: float) -> Dial | None:
+        """Connect, as long as the run is open."""
+        while True:
+            dial = await dial_patiently(paths, identity(seen.worker), min(seconds, 0.25))
+            if dial is not None:
+                return dial
+            seen = await self._observer._view(seen.id)
+            if seen.state not in OPEN_STATES:
+                return None
+
+    async def _end(self, seen: RunView) -> RunView:
+        try:
+            return await self._observer.wait(seen.id)
+        except SupervisorError as error:
+            if error.code is not ErrorCode.OUTCOME_UNKNOWN:
+                raise
+            return await self._observer._view(seen.id)
+
+
+def _already(seen: RunView) -> StopReceipt:
+    if seen.state is RunState.QUARANTINED:
+        raise _not_running(seen)
+    return StopReceipt(seen.id, seen.state, None, "already_ended", True, seen.outcome)
+
+
+def _not_running(seen: RunView) -> SupervisorError:
+    quarantined = seen.state is RunState.QUARANTINED
+    return SupervisorError(
+        ErrorCode.NOT_RUNNING,
+        f"run {seen.id} is {seen.state.value}" + (f" ({seen.reason})" if seen.reason else ""),
+        phase=Phase.CONTROL,
+        hint=f"`durable-supervisor resolve {seen.id} --kill` ends what is left of it"
+        if quarantined
+        else "it is over; `inspect` shows how it ended",
+        details={"run_id": seen.id, "state": seen.state.value},
+    )
+
+
+def _stdin_refused(receipt: ControlReceipt) -> SupervisorError:
+    busy = receipt.result == "busy"
+    return SupervisorError(
+        ErrorCode.BUSY if busy else ErrorCode.STDIN_CLOSED,
+        "the program does not read its stdin fast enough" if busy else "the program's stdin is closed",
+        phase=Phase.CONTROL,
+        retryable=busy,
+        hint="write less at once" if busy else "start the run with stdin='open' to write to it later",
+        details={"run_id": receipt.run_id, "bytes": receipt.detail.get("bytes", 0)},
+    )

@@ -1,0 +1,89 @@
+"""Wait for news of a run: an event beyond a cursor, or its end.  Woken by the worker, not polling."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from ..model.identity import ProcessIdentity
+from ..process.signals import signal_process
+from ..reconcile.view import RunView
+from ..runlog.paths import RunPaths
+from .dial import Dial
+from .links import ExitWatch
+
+_FIRST_PAUSE = 0.005
+_LONGEST_PAUSE = 0.25
+_ASK_AFTER = 0.05
+
+
+class Watch:
+    """Tells when the log's head has moved, over the worker's socket.
+
+    While nobody listens there (not made yet, deleted, or gone) it falls back to
+    looking again, ever more slowly, and asks a live worker once to make its socket anew.
+    """
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._paths = paths
+        self._dial: Dial | None = None
+        self._pause = _FIRST_PAUSE
+        self._asked = False
+
+    async def news(self, after: int, worker: ProcessIdentity | None) -> None:
+        """Return when there may be an event beyond ``after``, or the worker has gone."""
+        if self._dial is None:
+            self._dial = await Dial.connect(self._paths)
+        if self._dial is None:
+            await self._look_again_later(worker)
+            return
+        self._pause = _FIRST_PAUSE
+        try:
+            await self._dial.send({"op": "watch", "after": after})
+            answer = await self._dial.receive()
+        except OSError:
+            answer = None
+        if answer is None:
+            self.close()
+
+    def close(self) -> None:
+        if self._dial is not None:
+            self._dial.close()
+            self._dial = None
+
+    async def _look_again_later(self, worker: ProcessIdentity | None) -> None:
+        if self._pause >= _ASK_AFTER and worker is not None and not self._asked:
+            self._asked = signal_process(worker, signal.SIGUSR1)
+        await asyncio.sleep(self._pause)
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+
+async def worker_exit(seen: RunView, pause: float, timeout: float | None) -> None:
+    """Return when the worker of a run has exited, at the latest after ``timeout`` seconds.
+
+    Where there is no worker to watch (none logged yet, another namespace) it returns
+    after ``pause`` seconds, to look again.
+    """
+    worker = identity(seen.worker)
+    gone = asyncio.Event()
+    watch = ExitWatch.of(worker, gone.set) if worker is not None else None
+    if watch is None:
+        await asyncio.sleep(pause if timeout is None else min(pause, timeout))
+        return
+    try:
+        async with asyncio.timeout(timeout):
+            await gone.wait()
+    except TimeoutError:
+        return
+    finally:
+        watch.close()
+
+
+def identity(form: dict[str, object] | None) -> ProcessIdentity | None:
+    """An identity from its JSON form; None where there is none."""
+    if form is None:
+        return None
+    try:
+        return ProcessIdentity.from_dict(form)
+    except ValueError:
+        return None

@@ -1,0 +1,138 @@
+"""What the owner holds on to of a live worker: its channel, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+
+from ..model.identity import ProcessIdentity
+from ..process.channel import FrameError, FrameParser
+from ..process.identity import Liveness, probe
+from . import forks
+
+# ``on_news(run_id)``: something about this run changed; look at its evidence.
+OnNews = Callable[[str], None]
+
+
+class WorkerLink:
+    """The channel to a worker that this process started.
+
+    Messages only say *look*: every fact is read from the run log.  ``first_word``
+    resolves at the first of released, not started, or the channel's end.
+    """
+
+    def __init__(self, run_id: str, channel: socket.socket, on_news: OnNews) -> None:
+        self.run_id = run_id
+        loop = asyncio.get_running_loop()
+        self.first_word: asyncio.Future[str] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self._loop = loop
+        self._channel = channel
+        self._on_news = on_news
+        self._parser = FrameParser()
+        channel.setblocking(False)
+        forks.guard(channel.fileno())
+
+    async def hand_over(self, frame: bytes) -> None:
+        """Send the spec.  Raises OSError when the worker is gone before it has all of it."""
+        await self._loop.sock_sendall(self._channel, frame)
+        self._loop.add_reader(self._channel.fileno(), self._ready)
+
+    @property
+    def closed(self) -> bool:
+        return self._channel.fileno() < 0
+
+    def close(self) -> None:
+        """Let go.  The worker does not mind."""
+        if self._channel.fileno() >= 0:
+            self._loop.remove_reader(self._channel.fileno())
+            forks.release(self._channel.fileno())
+            self._channel.close()
+        self._settle("closed")
+
+    def _ready(self) -> None:
+        try:
+            data = self._channel.recv(64 * 1024)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            self._on_news(self.run_id)
+            return
+        try:
+            messages = [message for message, _ in self._parser.feed(data)]
+        except FrameError:
+            self.close()
+            return
+        for message in messages:
+            self._heard(str(message.get("type")))
+
+    def _heard(self, word: str) -> None:
+        if word not in ("released", "not_started", "finished"):
+            return
+        if not self.first_word.done():
+            self.first_word.set_result(word)
+        if word != "released" and not self.ended.done():
+            self.ended.set_result(None)
+        self._on_news(self.run_id)
+
+    def _settle(self, word: str) -> None:
+        if not self.first_word.done():
+            self.first_word.set_result(word)
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+class ExitWatch:
+    """Tells when a process ends, through its pidfd: no polling, no signal handler, child or not.
+
+    A child is reaped by its exact pid, so the host's other children and its
+    SIGCHLD handling are left alone.
+    """
+
+    def __init__(self, pidfd: int, on_exit: Callable[[], None], *, child: bool) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pidfd = forks.guard(pidfd)
+        self._on_exit = on_exit
+        self._child = child
+        self._loop.add_reader(pidfd, self._exited)
+
+    @classmethod
+    def of_child(cls, pid: int, on_exit: Callable[[], None]) -> ExitWatch | None:
+        """None where the kernel has no pidfd (before 5.3)."""
+        try:
+            return cls(os.pidfd_open(pid), on_exit, child=True)
+        except OSError:
+            return None
+
+    @classmethod
+    def of(cls, identity: ProcessIdentity, on_exit: Callable[[], None]) -> ExitWatch | None:
+        """Of any process proven alive now; None if it is not, or cannot be watched."""
+        try:
+            pidfd = os.pidfd_open(identity.pid)
+        except OSError:
+            return None
+        if probe(identity) is not Liveness.ALIVE:
+            os.close(pidfd)
+            return None
+        return cls(pidfd, on_exit, child=False)
+
+    def close(self) -> None:
+        """Stop watching.  A child that ends later is reaped by whoever waits for it, or by init."""
+        if self._pidfd >= 0:
+            pidfd, self._pidfd = self._pidfd, -1
+            self._loop.remove_reader(pidfd)
+            forks.close(pidfd)
+
+    def _exited(self) -> None:
+        if self._child:
+            try:
+                os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
+            except OSError:
+                pass  # reaped by the host, or SIGCHLD is ignored there
+        self.close()
+        self._on_exit()

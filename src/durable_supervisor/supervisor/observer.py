@@ -1,0 +1,299 @@
+"""Reading and controls, which need no ownership: they work beside any owner, and with none alive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import Self, TypeVar
+
+from ..journal.feed import FeedEntry
+from ..journal.rows import RunRow
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.events import Event
+from ..model.states import SETTLED_STATES, RunState
+from ..reconcile.view import RunView
+from ..runlog.page import Page
+from . import state_dir as directory
+from .answers import ControlReceipt, ListPage, StopReceipt
+from .controls import Controller
+from .follow import Watch, identity, worker_exit
+from .reading import Reading
+from .state_dir import StateDir
+
+T = TypeVar("T")
+
+OVER = SETTLED_STATES | {RunState.QUARANTINED}
+FOLLOW_PAGE = 256
+_FIRST_PAUSE = 0.005
+_LONGEST_PAUSE = 0.25
+
+
+class Observer:
+    """One state directory, seen from outside.
+
+    Wherever a verb takes a run, a unique beginning of its id will do.  Every verb
+    may raise SupervisorError ``UNKNOWN_RUN``, ``AMBIGUOUS_RUN``, ``JOURNAL_NEWER``,
+    ``JOURNAL_CORRUPT``, ``SUPERVISOR_CLOSED`` and ``FORKED_COPY``.
+    """
+
+    def __init__(self, place: StateDir) -> None:
+        self._place = place
+        self._pid = os.getpid()
+        self._closed = False
+        # Threads of our own: the host's executor may be busy with something else for long.
+        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="durable-supervisor")
+        self._reading = Reading(place)
+        self._controller = Controller(self)
+
+    @classmethod
+    def open(cls, state_dir: str | os.PathLike[str] | None = None) -> Observer:
+        """Look at a state directory; one that does not exist yet has no runs.
+
+        Raises ``STATE_DIR_REFUSED`` when it cannot be trusted.
+        """
+        place = directory.locate(state_dir)
+        directory.check(place)
+        return cls(place)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of files and threads.  Runs are left alone.  Idempotent."""
+        self._closed = True
+        self._reading.close()
+        self._threads.shutdown(wait=False)
+
+    @property
+    def state_dir(self) -> str:
+        """The absolute path of the state directory."""
+        return self._place.path
+
+    # Reading.
+
+    async def inspect(self, run: str) -> RunView:
+        """Everything known about one run, as of now."""
+        return await self._blocking(lambda: self._reading.inspect(run, live=True))
+
+    async def list(
+        self,
+        *,
+        limit: int = 100,
+        before: int | None = None,
+        states: Collection[RunState] | None = None,
+        label: tuple[str, str] | None = None,
+    ) -> ListPage:
+        """Runs, newest first, by keyset: pass ``next_before`` of a page as ``before`` of the next."""
+        return await self._blocking(
+            lambda: self._reading.list(limit=limit, before=before, states=states, label=label)
+        )
+
+    async def events(
+        self,
+        run: str,
+        *,
+        after: int = 0,
+        limit: int = 100,
+        kinds: Collection[str] | None = None,
+        output: bool = True,
+    ) -> Page:
+        """Events with ``seq > after``, in order.  Filters do not renumber.
+
+        Raises ``CURSOR_AHEAD`` when ``after`` is beyond the newest event.
+        """
+        wanted = None if kinds is None else frozenset(kinds)
+        row = await self._row(run)
+        return await self._blocking(lambda: self._reading.page(row, after, limit, wanted, output))
+
+    async def follow(
+        self,
+        run: str,
+        *,
+        after: int = 0,
+        kinds: Collection[str] | None = None,
+        output: bool = True,
+    ) -> AsyncGenerator[Event, None]:
+        """Every event after the cursor, each once and in order, until the run is over.
+
+        Stopping to iterate stops nothing else.  A slow consumer costs only itself: events
+        wait in the log.
+        """
+        wanted = None if kinds is None else frozenset(kinds)
+        row = await self._row(run)
+        watch, over = Watch(self._reading.paths(row)), False
+        try:
+            while True:
+                page = await self._page(row, after, wanted, output)
+                for event in page.events:
+                    yield event
+                moved, after = page.next_after > after, page.next_after
+                if page.end or (over and not moved):
+                    return
+                if moved or over:
+                    continue
+                seen = await self._view(row.run_id)
+                over = seen.state in OVER
+                if not over:
+                    await watch.news(after, identity(seen.worker))
+        finally:
+            watch.close()
+
+    def attach(self, run: str, *, after: int = 0) -> Attachment:
+        """The run's backlog after the cursor, then what comes live, with its controls at hand."""
+        return Attachment(self, run, after)
+
+    async def feed(self, *, after: int = 0, limit: int = 100) -> Sequence[FeedEntry]:
+        """Changes of state of all runs with ``position > after``, in the order of their commits."""
+        return await self._blocking(lambda: self._reading.feed(after, limit))
+
+    async def wait(self, run: str, *, timeout: float | None = None) -> RunView:
+        """The run once it is over: finished, or not_started.
+
+        Raises ``OUTCOME_UNKNOWN`` (with run id and evidence in ``details``) for unknown and
+        quarantined runs, ``WAIT_TIMEOUT`` after ``timeout`` seconds.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        pause = _FIRST_PAUSE
+        while True:
+            seen = await self._view(run)
+            if seen.state in OVER:
+                return _known(seen)
+            left = None if deadline is None else deadline - loop.time()
+            if left is not None and left <= 0:
+                raise _wait_timeout(seen, timeout or 0.0)
+            await self._until_news(seen, pause, left)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    # Controls.
+
+    async def stop(
+        self, run: str, *, grace: float | None = None, timeout: float | None = None
+    ) -> StopReceipt:
+        """End the whole tree of a run: TERM, ``grace`` seconds, then KILL; returns when it is over.
+
+        Stopping a run that is over changes nothing.  Raises ``NOT_CONFIRMED`` when that
+        cannot be confirmed within ``timeout`` seconds (by default the grace and a bound for
+        the kill); it may still happen.  Raises ``NOT_RUNNING`` for a quarantined run.
+        """
+        return await self._controller.stop(run, grace, timeout)
+
+    async def signal(
+        self, run: str, signo: int, *, target: str = "leader", timeout: float = 5.0
+    ) -> ControlReceipt:
+        """Send a signal to the program's leader, or to its whole ``tree``.
+
+        Raises ``NOT_RUNNING``, ``NOT_CONFIRMED``, ``INVALID_REQUEST``.
+        """
+        return await self._controller.signal(run, signo, target, timeout)
+
+    async def write_stdin(
+        self, run: str, data: bytes, *, eof: bool = False, timeout: float = 30.0
+    ) -> ControlReceipt:
+        """Write to the program's open stdin; the receipt comes when the bytes are in its pipe.
+
+        ``eof`` closes it afterwards.  Raises ``STDIN_CLOSED``, ``NOT_RUNNING``, ``NOT_CONFIRMED``, ``BUSY``.
+        """
+        return await self._controller.write_stdin(run, data, eof, timeout)
+
+    # Shared with the verbs of the owner.
+
+    async def _row(self, run: str) -> RunRow:
+        return await self._blocking(lambda: self._reading.row(run))
+
+    async def _view(self, run: str) -> RunView:
+        return await self._blocking(lambda: self._reading.inspect(run))
+
+    async def _page(self, row: RunRow, after: int, kinds: frozenset[str] | None, output: bool) -> Page:
+        return await self._blocking(lambda: self._reading.page(row, after, FOLLOW_PAGE, kinds, output))
+
+    async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:
+        """Something may have changed about this run's end."""
+        await worker_exit(seen, pause, timeout)
+
+    async def _blocking(self, work: Callable[[], T]) -> T:
+        self._check_open()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _check_open(self) -> None:
+        if os.getpid() != self._pid:
+            raise SupervisorError(
+                ErrorCode.FORKED_COPY,
+                "this object was made before a fork; the copy must not use it",
+                phase=Phase.OPEN,
+                hint="open one of its own in the new process",
+            )
+        if self._closed:
+            raise SupervisorError(
+                ErrorCode.SUPERVISOR_CLOSED,
+                "it is closed",
+                phase=Phase.OPEN,
+                hint="open it again",
+            )
+
+
+class Attachment:
+    """One viewer of one run: iterate for events; leaving detaches and ends nothing.
+
+    ``cursor`` is the seq of the last event handed out: attach there again.
+    """
+
+    def __init__(self, observer: Observer, run: str, after: int) -> None:
+        self._observer = observer
+        self._run = run
+        self.cursor = after
+
+    async def __aenter__(self) -> Self:
+        await self._observer.inspect(self._run)  # an unknown run is told at once
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        async with aclosing(self._observer.follow(self._run, after=self.cursor)) as events:
+            async for event in events:
+                self.cursor = event.seq
+                yield event
+
+    async def write_stdin(self, data: bytes, *, eof: bool = False) -> ControlReceipt:
+        """See `Observer.write_stdin`."""
+        return await self._observer.write_stdin(self._run, data, eof=eof)
+
+    async def stop(self, *, grace: float | None = None) -> StopReceipt:
+        """See `Observer.stop`."""
+        return await self._observer.stop(self._run, grace=grace)
+
+
+def _known(seen: RunView) -> RunView:
+    if seen.state in (RunState.FINISHED, RunState.NOT_STARTED):
+        return seen
+    raise SupervisorError(
+        ErrorCode.OUTCOME_UNKNOWN,
+        f"run {seen.id} is {seen.state.value} ({seen.reason}): its outcome cannot be known",
+        phase=Phase.RUN,
+        hint=f"`durable-supervisor inspect {seen.id}` shows the evidence; see `resolve`",
+        details={
+            "run_id": seen.id,
+            "state": seen.state.value,
+            "reason": seen.reason,
+            "evidence": seen.evidence,
+        },
+    )
+
+
+def _wait_timeout(seen: RunView, timeout: float) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.WAIT_TIMEOUT,
+        f"run {seen.id} is still {seen.state.value} after {timeout:g} s",
+        phase=Phase.RUN,
+        retryable=True,
+        hint="wait again, or stop it",
+        details={"run_id": seen.id, "state": seen.state.value},
+    )

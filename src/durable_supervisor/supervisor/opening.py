@@ -1,0 +1,113 @@
+"""What must hold before a supervisor may admit anything."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from ..journal import listing, meta
+from ..journal.connection import Journal
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.ids import new_id
+from ..process.locks import LockState, probe_lock
+from ..runlog.paths import RunPaths, list_runs, list_shards, shard_of
+from ..runlog.reader import LogReader
+from .admission import key_id
+from .state_dir import StateDir, load_key
+
+RECOVER_HINT = "run `durable-supervisor recover`: it rebuilds the journal from the run logs"
+
+
+class Identity:
+    """The directory's id and key, which every log header and digest refers to."""
+
+    __slots__ = ("directory_id", "key", "key_id")
+
+    def __init__(self, directory_id: str, key: bytes) -> None:
+        self.directory_id = directory_id
+        self.key = key
+        self.key_id = key_id(key)
+
+
+async def open_journal(place: StateDir) -> tuple[Journal, Identity]:
+    """The journal, proven to be this directory's and not older than its logs.
+
+    Raises ``JOURNAL_MISSING``, ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``, ``JOURNAL_NEWER``,
+    ``JOURNAL_CORRUPT``: reading works all the same, starting must wait for `recover`.
+    """
+    fresh = not has_logs(place)
+    if not fresh and _is_empty(place.journal):
+        raise _needs_recovery(
+            ErrorCode.JOURNAL_MISSING,
+            "the journal is missing, but there are run logs: starting could run a request twice",
+        )
+    journal = await Journal.open(place.journal, create=fresh)
+    try:
+        return journal, await _identify(place, journal)
+    except BaseException:
+        await journal.close()
+        raise
+
+
+async def _identify(place: StateDir, journal: Journal) -> Identity:
+    known = await journal.read(meta.directory_id)
+    key = load_key(place, create=known is None)
+    identity = Identity(known or new_id("dir", os.urandom), key)
+    if known is None:
+        await journal.write(lambda conn: meta.adopt(conn, identity.directory_id, identity.key_id))
+    await _compare_with_logs(place, journal, identity)
+    return identity
+
+
+async def _compare_with_logs(place: StateDir, journal: Journal, identity: Identity) -> None:
+    """Every log of the newest shards must have a row: looks at no more than a shard's worth."""
+    last = await journal.read(meta.next_serial) - 1
+    base = shard_of(max(last, 0))
+    rows = await journal.read(lambda conn: listing.attempts_since(conn, _first_serial(base)))
+    for shard in [name for name in list_shards(place.runs) if (len(name), name) >= (len(base), base)]:
+        for run_id, attempt in list_runs(place.runs, shard).items():
+            if rows.get(run_id, 0) < attempt:
+                _judge_stranger(RunPaths(place.runs, shard, run_id), attempt, identity)
+
+
+def _judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> None:
+    """A log without a row: never accepted (sweep it), or accepted by a journal that is not this one."""
+    evidence = LogReader(paths, attempt).evidence()
+    lock = probe_lock(paths.log(attempt))
+    header = evidence.header
+    if header is not None and header.directory_id != identity.directory_id:
+        raise _needs_recovery(
+            ErrorCode.JOURNAL_MISMATCH, "the journal belongs to another state directory than the run logs"
+        )
+    if evidence.has_records or lock is LockState.HELD:
+        raise _needs_recovery(
+            ErrorCode.JOURNAL_BEHIND,
+            f"the journal is older than its logs: it does not know run {paths.run_id}, attempt {attempt}",
+        )
+    if lock is LockState.FREE and evidence.status in ("ok", "empty"):
+        with suppress(OSError):
+            os.unlink(paths.log(attempt))
+
+
+def has_logs(place: StateDir) -> bool:
+    """Is there any run log in the directory?"""
+    return any(list_runs(place.runs, shard) for shard in list_shards(place.runs))
+
+
+def _first_serial(shard: str) -> int:
+    from ..runlog.paths import SHARD_RUNS
+
+    return int(shard, 16) * SHARD_RUNS
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        return os.lstat(path).st_size == 0
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _needs_recovery(code: ErrorCode, message: str) -> SupervisorError:
+    return SupervisorError(code, message, phase=Phase.OPEN, hint=RECOVER_HINT)

@@ -1,0 +1,169 @@
+"""The reading side: journal rows overlaid with what the run logs say now.  Blocking, no ownership."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
+
+from ..journal import feed as journal_feed
+from ..journal import listing, meta, runs
+from ..journal.feed import FeedEntry
+from ..journal.reader import JournalReader
+from ..journal.rows import RunRow
+from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
+from ..model.ids import RUN_ID_LENGTH
+from ..model.states import OPEN_STATES, RunState
+from ..process.clock import boot_id
+from ..reconcile.observe import Place
+from ..reconcile.view import RunView, view
+from ..runlog.page import Page
+from ..runlog.paths import RunPaths, find_run
+from ..runlog.reader import LogReader
+from . import rebuild
+from .answers import ListPage
+from .live import with_live_figures
+from .state_dir import StateDir
+
+T = TypeVar("T")
+
+_CACHED_READERS = 64
+MAX_PAGE = 10_000
+
+
+class Reading:
+    """Answers from one state directory.  Usable from several threads.
+
+    Without a journal (lost, not yet made) the rows are rebuilt from the log
+    headers in memory: reading works, slowly, and nothing is written.
+    """
+
+    def __init__(self, place: StateDir) -> None:
+        self._place = place
+        self._journal: JournalReader | None = None
+        self._rebuilt = False
+        self._lock = threading.Lock()
+        self._readers: OrderedDict[tuple[str, int], tuple[LogReader, threading.Lock]] = OrderedDict()
+
+    def close(self) -> None:
+        """Idempotent."""
+        with self._lock:
+            if self._journal is not None:
+                self._journal.close()
+                self._journal = None
+
+    def row(self, run: str) -> RunRow:
+        """The run of this id or unique prefix.
+
+        Raises ``UNKNOWN_RUN``, or ``AMBIGUOUS_RUN`` naming the candidates.
+        """
+        run = run.lower()
+        found = self._read(lambda conn: runs.get(conn, run)) if len(run) == RUN_ID_LENGTH else None
+        if found is not None:
+            return found
+        candidates = self._read(lambda conn: runs.by_prefix(conn, run)) if run else []
+        if len(candidates) > 1:
+            raise _ambiguous(run, candidates)
+        found = self._read(lambda conn: runs.get(conn, candidates[0])) if candidates else None
+        if found is None and len(run) == RUN_ID_LENGTH and run.isalnum():
+            found = self._row_from_log(run)
+        if found is None:
+            raise runs.unknown_run(run)
+        return found
+
+    def inspect(self, run: str, *, live: bool = False) -> RunView:
+        """The run as it is now; ``live`` adds figures of its running tree."""
+        seen = view(self.row(run), self.evidence_place(), check_log=True)
+        return with_live_figures(seen) if live and seen.state in OPEN_STATES else seen
+
+    def list(
+        self,
+        *,
+        limit: int,
+        before: int | None,
+        states: Collection[RunState] | None,
+        label: tuple[str, str] | None,
+    ) -> ListPage:
+        """One page, newest first.  ``states`` are those of the journal; each run is shown as it is now."""
+        limit = _bounded(limit)
+        rows = self._read(
+            lambda conn: listing.list_runs(
+                conn, before_serial=before, limit=limit + 1, states=states, label=label
+            )
+        )
+        place = self.evidence_place()
+        views = [view(row, place) for row in rows[:limit]]
+        return ListPage(views, rows[limit - 1].serial if len(rows) > limit else None)
+
+    def page(self, row: RunRow, after: int, limit: int, kinds: frozenset[str] | None, output: bool) -> Page:
+        """One page of a run's events."""
+        if after < 0:
+            raise invalid("after", "must be 0 or more", "begin with 0")
+        reader, lock = self._reader(row)
+        with lock:
+            return reader.page(after, _bounded(limit), kinds=kinds, output=output)
+
+    def feed(self, after: int, limit: int) -> Sequence[FeedEntry]:
+        """Changes of state of all runs after a position."""
+        return self._read(lambda conn: journal_feed.feed(conn, after, _bounded(limit)))
+
+    def paths(self, row: RunRow) -> RunPaths:
+        return RunPaths(self._place.runs, row.shard, row.run_id)
+
+    def evidence_place(self) -> Place:
+        """Where the reconciler's readers look."""
+        directory = self._read(meta.directory_id) or ""
+        return Place(self._place.runs, directory, boot_id())
+
+    def _reader(self, row: RunRow) -> tuple[LogReader, threading.Lock]:
+        """A reader that remembers where the last page ended, so that the next costs only itself."""
+        key = (row.run_id, row.attempt)
+        with self._lock:
+            if key in self._readers:
+                self._readers.move_to_end(key)
+            else:
+                self._readers[key] = (LogReader(self.paths(row), row.attempt), threading.Lock())
+                if len(self._readers) > _CACHED_READERS:
+                    self._readers.popitem(last=False)
+            return self._readers[key]
+
+    def _read(self, work: Callable[..., T]) -> T:
+        return self._open().read(work)
+
+    def _open(self) -> JournalReader:
+        with self._lock:
+            if self._journal is not None and not self._rebuilt and self._journal.replaced():
+                self._journal.close()
+                self._journal = None
+            if self._journal is None:
+                try:
+                    self._journal, self._rebuilt = JournalReader.open(self._place.journal), False
+                except SupervisorError as error:
+                    if error.code is not ErrorCode.JOURNAL_MISSING:
+                        raise
+                    self._journal, self._rebuilt = rebuild.in_memory(self._place.runs), True
+            return self._journal
+
+    def _row_from_log(self, run_id: str) -> RunRow | None:
+        """A run that the journal has lost (it is older than its logs): its log still tells."""
+        if self._rebuilt or find_run(self._place.runs, run_id) is None:
+            return None
+        with rebuild.in_memory(self._place.runs) as journal:
+            return journal.read(lambda conn: runs.get(conn, run_id))
+
+
+def _bounded(limit: int) -> int:
+    if not 1 <= limit <= MAX_PAGE:
+        raise invalid("limit", f"must be between 1 and {MAX_PAGE}", "ask for smaller pages and go on")
+    return limit
+
+
+def _ambiguous(prefix: str, candidates: list[str]) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.AMBIGUOUS_RUN,
+        f"{prefix!r} is the beginning of more than one run id: {', '.join(candidates)}",
+        phase=Phase.READ,
+        hint="give more characters of the id",
+        details={"candidates": candidates},
+    )

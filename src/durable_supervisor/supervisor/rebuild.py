@@ -1,0 +1,136 @@
+"""Find the runs that a directory's logs tell of, for a journal that lost them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from ..journal.memory import rebuilt_in_memory
+from ..journal.reader import JournalReader
+from ..journal.recover import RecoveredAttempt, RecoveredRun
+from ..model.events import Kind
+from ..model.outcome import Outcome
+from ..model.states import RunState
+from ..runlog.evidence import LogEvidence
+from ..runlog.format import SegmentHeader
+from ..runlog.paths import RunPaths, list_runs, list_shards
+from ..runlog.reader import LogReader
+
+_WORDS = {
+    Kind.RUN_NOT_STARTED: RunState.NOT_STARTED,
+    Kind.RUN_UNKNOWN: RunState.UNKNOWN,
+}
+
+
+def in_memory(runs_dir: str) -> JournalReader:
+    """A reader over everything that the logs tell; costs time with every run there is."""
+    return rebuilt_in_memory(scan(runs_dir, with_unaccepted=False), time.time_ns())
+
+
+def scan(runs_dir: str, *, with_unaccepted: bool = False) -> Iterator[RecoveredRun]:
+    """Every run whose first log's header can be read.
+
+    A log without records may never have been accepted (its intent was perhaps not
+    committed); it is left out unless asked for: then its id stays spent, the safe side.
+    """
+    for shard in list_shards(runs_dir):
+        for run_id, newest in list_runs(runs_dir, shard).items():
+            found = _run(RunPaths(runs_dir, shard, run_id), shard, newest, with_unaccepted)
+            if found is not None:
+                yield found
+
+
+def _run(paths: RunPaths, shard: str, newest: int, with_unaccepted: bool) -> RecoveredRun | None:
+    attempts, request, evidence = [], None, None
+    for attempt in range(1, newest + 1):
+        evidence = LogReader(paths, attempt).evidence()
+        header = evidence.header
+        if header is None or evidence.status != "ok":
+            continue
+        if not evidence.has_records and not with_unaccepted:
+            continue
+        request = header
+        attempts.append(RecoveredAttempt(attempt, header.created_ns, header.boot_id, header.first_seq))
+    if request is None or evidence is None or not attempts:
+        return None
+    return _recovered(paths, shard, request, attempts, evidence)
+
+
+def _recovered(
+    paths: RunPaths,
+    shard: str,
+    header: SegmentHeader,
+    attempts: list[RecoveredAttempt],
+    evidence: LogEvidence,
+) -> RecoveredRun | None:
+    known = header.detail
+    state, verdict = _verdict(evidence)
+    try:
+        return RecoveredRun(
+            serial=_whole(known["serial"]),
+            run_id=paths.run_id,
+            shard=shard,
+            owner=str(known["owner"]),
+            request_id=str(known["request_id"]),
+            argv=_texts(known["argv"]),
+            cwd=str(known["cwd"]),
+            limits=_object(known["limits"]),
+            completion=str(known["completion"]),
+            digests={name: str(value) for name, value in _object(known["digests"]).items()},
+            key_id=str(known["key_id"]),
+            attempts=attempts,
+            labels={name: str(value) for name, value in _object(known["labels"]).items()},
+            env_names=_texts(known["env_names"]),
+            nested_in=_optional_text(known.get("nested_in")),
+            survives_unit_restart=_optional_bool(known.get("survives_unit_restart")),
+            state=state,
+            reason=_optional_text(verdict.get("reason")),
+            outcome=_outcome(state, verdict),
+            receipt=verdict if state is RunState.FINISHED else None,
+            evidence=_object(verdict["evidence"]) if isinstance(verdict.get("evidence"), dict) else None,
+            retryable=state is RunState.NOT_STARTED and verdict.get("retryable", True) is True,
+            worker=evidence.worker,
+            program=evidence.program,
+        )
+    except (KeyError, ValueError, TypeError):
+        return None  # a header of another shape: its log stays, and is reported as without a row
+
+
+def _verdict(evidence: LogEvidence) -> tuple[RunState, dict[str, object]]:
+    """A settled word of the log itself; anything less is for the reconciler to judge."""
+    if evidence.receipt is not None and evidence.receipt.get("cleanup_confirmed") is not False:
+        return RunState.FINISHED, evidence.receipt
+    if evidence.terminal is not None and evidence.terminal[0] in _WORDS:
+        kind, detail = evidence.terminal
+        return _WORDS[kind], {"reason": kind, **detail}
+    return RunState.STARTING, {}
+
+
+def _outcome(state: RunState, verdict: dict[str, object]) -> Outcome | None:
+    return Outcome.from_dict(_object(verdict["outcome"])) if state is RunState.FINISHED else None
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError("not a whole number")
+    return value
+
+
+def _object(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError("not an object")
+    return value
+
+
+def _texts(value: object) -> list[str]:
+    if not isinstance(value, list):
+        raise TypeError("not a list")
+    return [str(item) for item in value]
+
+
+def _optional_text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _optional_bool(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,90 @@
+"""``recover``: make the journal anew from the run logs, keeping the old file aside."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+from ..journal import meta
+from ..journal.connection import Journal
+from ..journal.recover import rebuild
+from ..model.errors import ErrorCode, SupervisorError
+from ..model.ids import new_id
+from ..runlog.paths import RunPaths, list_runs, list_shards
+from ..runlog.reader import LogReader
+from . import state_dir as directory
+from .admission import key_id
+from .rebuild import scan
+from .state_dir import Ownership, StateDir
+
+_UNUSABLE = (ErrorCode.JOURNAL_CORRUPT, ErrorCode.JOURNAL_MISSING)
+
+
+async def recover(place: StateDir, wait: float) -> dict[str, object]:
+    """Rows for every log; then the next open judges them.  Idempotent; nothing is executed."""
+    directory.check(place)
+    directory.create(place)
+    ownership = await Ownership.take(place, wait)
+    try:
+        aside = await _set_unusable_aside(place)
+        journal = await Journal.open(place.journal)
+        try:
+            report = await _rebuild(place, journal)
+        finally:
+            await journal.close()
+    finally:
+        ownership.release()
+    return {**report, "old_journal": aside}
+
+
+async def _rebuild(place: StateDir, journal: Journal) -> dict[str, object]:
+    key = directory.load_key(place, create=True)
+    directory_id = _directory_of_logs(place) or new_id("dir", os.urandom)
+    now = time.time_ns()
+    found = list(scan(place.runs, with_unaccepted=True))
+    await journal.write(lambda conn: meta.adopt(conn, directory_id, key_id(key)))
+    report = await journal.write(lambda conn: rebuild(conn, found, now))
+    return {
+        "added": report.added,
+        "advanced": report.advanced,
+        "kept": report.kept,
+        "conflicts": [
+            {"run_id": one.run_id, "problem": one.problem, "other_run_id": one.other_run_id}
+            for one in report.conflicts
+        ],
+    }
+
+
+async def _set_unusable_aside(place: StateDir) -> str | None:
+    """A journal that cannot be read, or is of another directory, is kept under another name."""
+    try:
+        journal = await Journal.open(place.journal, create=False)
+    except SupervisorError as error:
+        if error.code not in _UNUSABLE:
+            raise
+        return _move_aside(place)
+    known = await journal.read(meta.directory_id)
+    await journal.close()
+    of_logs = _directory_of_logs(place)
+    return _move_aside(place) if known and of_logs and known != of_logs else None
+
+
+def _move_aside(place: StateDir) -> str | None:
+    aside = f"{place.journal}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}.old"
+    moved = None
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.rename(place.journal + suffix, aside + suffix)
+            moved = aside
+    return moved
+
+
+def _directory_of_logs(place: StateDir) -> str | None:
+    """The directory id that the newest readable log header carries."""
+    for shard in reversed(list_shards(place.runs)):
+        for run_id, attempt in list_runs(place.runs, shard).items():
+            header = LogReader(RunPaths(place.runs, shard, run_id), attempt).evidence().header
+            if header is not None:
+                return header.directory_id
+    return None

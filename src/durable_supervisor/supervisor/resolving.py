@@ -1,0 +1,134 @@
+"""An operator's word on a run whose end cannot be known."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from ..journal import runs
+from ..journal.connection import Journal
+from ..journal.errors import StaleState
+from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
+from ..model.events import iso_time
+from ..model.identity import ProcessIdentity
+from ..model.states import RunState, Trigger
+from ..process import tree
+from ..process.clock import Clock
+from ..process.identity import Liveness, probe
+from ..process.signals import signal_process
+from ..reconcile.loop import Reconciler
+from ..reconcile.view import RunView
+from .dial import not_confirmed
+from .follow import identity
+from .links import ExitWatch
+
+if TYPE_CHECKING:
+    from .supervisor import Supervisor
+
+ACTIONS = ("accept", "kill", "wait")
+KILL_SECONDS = 10.0
+
+
+class Resolver:
+    """Resolves runs of one supervisor."""
+
+    def __init__(
+        self, supervisor: Supervisor, journal: Journal, reconciler: Reconciler, clock: Clock
+    ) -> None:
+        self._supervisor = supervisor
+        self._journal = journal
+        self._reconciler = reconciler
+        self._clock = clock
+
+    async def resolve(self, run_id: str, action: str, note: str) -> RunView:
+        if action not in ACTIONS:
+            raise invalid("action", f"must be one of {', '.join(ACTIONS)}")
+        row = await self._reconciler.judge(run_id)
+        if row.state not in (RunState.UNKNOWN, RunState.QUARANTINED):
+            raise _not_resolvable(run_id, row.state)
+        seen = await self._supervisor._view(run_id)
+        if row.state is RunState.QUARANTINED and action == "kill":
+            await self._kill(seen)
+        elif row.state is RunState.QUARANTINED and action == "wait":
+            await self._wait(seen)
+        await self._record(run_id, action, note)
+        row = await self._reconciler.judge(run_id)
+        if row.state is RunState.QUARANTINED:
+            await self._settle(run_id)
+        return await self._supervisor._view(run_id)
+
+    async def _record(self, run_id: str, action: str, note: str) -> None:
+        now = self._clock.wall_ns()
+        word = {"action": action, "note": note, "by_uid": os.getuid(), "at": iso_time(now)}
+        await self._journal.write(lambda conn: runs.set_resolution(conn, run_id, word, now))
+
+    async def _settle(self, run_id: str) -> None:
+        """The operator's word stands where evidence never will."""
+        now = self._clock.wall_ns()
+        try:
+            await self._journal.write(
+                lambda conn: runs.transition(
+                    conn, run_id, Trigger.RESOLVE, RunState.QUARANTINED, now, reason="resolved"
+                )
+            )
+        except StaleState:
+            return  # late evidence settled it meanwhile: that counts for more
+
+    async def _kill(self, seen: RunView) -> None:
+        """End what is proven to be of the run: the program, what is below it, and named survivors."""
+        for one in _remains(seen):
+            if probe(one) is Liveness.UNPROVABLE:
+                raise _cannot_prove(seen.id)
+            below = tree.descendants(one.pid) if probe(one) is Liveness.ALIVE else []
+            signal_process(one, signal.SIGKILL)
+            tree.signal_all(below, signal.SIGKILL)
+            await self._gone(seen.id, one, KILL_SECONDS)
+
+    async def _wait(self, seen: RunView) -> None:
+        for one in _remains(seen):
+            if probe(one) is Liveness.UNPROVABLE:
+                raise _cannot_prove(seen.id)
+            await self._gone(seen.id, one, None)
+
+    async def _gone(self, run_id: str, one: ProcessIdentity, timeout: float | None) -> None:
+        gone = asyncio.Event()
+        watch = ExitWatch.of(one, gone.set)
+        if watch is None:
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await gone.wait()
+        except TimeoutError:
+            raise not_confirmed(run_id, "the kill", timeout or 0.0) from None
+        finally:
+            watch.close()
+
+
+def _remains(seen: RunView) -> list[ProcessIdentity]:
+    """Processes that the log names as the run's own, apart from its worker."""
+    survivors = (seen.receipt or {}).get("survivors")
+    named = [seen.program, *(survivors if isinstance(survivors, list) else [])]
+    found = [identity(form) for form in named if isinstance(form, dict)]
+    return [one for one in found if one is not None]
+
+
+def _not_resolvable(run_id: str, state: RunState) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.NOT_RESOLVABLE,
+        f"run {run_id} is {state.value}; only an unknown or quarantined run can be resolved",
+        phase=Phase.CONTROL,
+        hint="`inspect` shows what is known about it",
+        details={"run_id": run_id, "state": state.value},
+    )
+
+
+def _cannot_prove(run_id: str) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.NOT_CONFIRMED,
+        f"what is left of run {run_id} cannot be identified from here (another pid or time namespace)",
+        phase=Phase.CONTROL,
+        hint="end it where it runs, then `resolve --accept`",
+        details={"run_id": run_id},
+    )

@@ -1,0 +1,327 @@
+"""The state directory: where it is, whether it can be trusted, and who owns it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import json
+import os
+import secrets
+import stat
+import time
+from dataclasses import dataclass
+
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.identity import ProcessIdentity
+from ..process.identity import Liveness, probe, self_identity
+from . import forks
+
+VARIABLE = "DURABLE_SUPERVISOR_STATE_DIR"
+MIN_FREE_BYTES = 16 * 1024 * 1024
+KEY_BYTES = 32
+_POLL_SECONDS = 0.02
+
+# Locks and fsync cannot be relied on there.
+NETWORK_FILE_SYSTEMS = frozenset({
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs",
+    "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "ncpfs", "ocfs2", "davfs",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StateDir:
+    """The names inside one state directory.  ``path`` is absolute."""
+
+    path: str
+
+    @property
+    def journal(self) -> str:
+        return os.path.join(self.path, "journal.db")
+
+    @property
+    def runs(self) -> str:
+        return os.path.join(self.path, "runs")
+
+    @property
+    def lock(self) -> str:
+        return os.path.join(self.path, "supervisor.lock")
+
+    @property
+    def owner(self) -> str:
+        return os.path.join(self.path, "supervisor.owner")
+
+    @property
+    def key(self) -> str:
+        return os.path.join(self.path, "key")
+
+
+def locate(state_dir: str | os.PathLike[str] | None) -> StateDir:
+    """The argument, else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's state directory."""
+    chosen = os.fsdecode(state_dir) if state_dir is not None else os.environ.get(VARIABLE, "")
+    if not chosen:
+        import platformdirs
+
+        chosen = platformdirs.user_state_dir("durable_supervisor", appauthor=False)
+    if "\0" in chosen:
+        raise _refused("state_dir", "contains a NUL byte", "choose another path")
+    return StateDir(os.path.realpath(os.path.expanduser(chosen)))
+
+
+def create(place: StateDir) -> None:
+    """Make the directory (0700, whatever the umask) and its ``runs``, where they are missing."""
+    for path in (place.path, place.runs):
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.mkdir(path, 0o700)
+            os.chmod(path, 0o700)  # a umask may have taken bits from the owner
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise _refused(path, "is not a directory", "choose another state directory") from None
+        except OSError as error:
+            raise _unusable(path, error) from error
+
+
+def check(place: StateDir) -> bool:
+    """Is it there and fit to be trusted?  False: it does not exist.
+
+    Raises SupervisorError ``STATE_DIR_REFUSED``: not ours, open to others, on a network
+    file system, not a directory.
+    """
+    try:
+        status = os.stat(place.path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _unusable(place.path, error) from error
+    shown = _shown(place.path)
+    if not stat.S_ISDIR(status.st_mode):
+        raise _refused(shown, "is not a directory", "choose another state directory")
+    if status.st_uid != os.geteuid():
+        raise _refused(
+            shown,
+            f"belongs to user id {status.st_uid}, not to you ({os.geteuid()})",
+            "choose a directory of your own with --state-dir, or run as its owner",
+        )
+    if status.st_mode & 0o077:
+        raise _refused(
+            shown,
+            f"is open to others (mode {stat.S_IMODE(status.st_mode):04o})",
+            f"chmod 700 {shown}",
+        )
+    kind = file_system(place.path)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise _refused(
+            shown,
+            f"is on a network file system ({kind}), where locks and fsync cannot be relied on",
+            "choose a directory on a local disk with --state-dir",
+        )
+    return True
+
+
+def check_writable(place: StateDir) -> None:
+    """Raises ``STATE_DIR_REFUSED`` where nothing can be written."""
+    probe_path = os.path.join(place.path, f".probe-{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        os.close(os.open(probe_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.unlink(probe_path)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise no_space(0) from error
+        raise _unusable(place.path, error) from error
+
+
+def check_space(place: StateDir) -> None:
+    """Raises ``NO_SPACE`` when a run could not even record its own end."""
+    figures = os.statvfs(place.path)
+    free = figures.f_bavail * figures.f_frsize
+    if free < MIN_FREE_BYTES:
+        raise no_space(free)
+
+
+def no_space(free: int) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.NO_SPACE,
+        f"too little space in the state directory to start a run safely ({free // 1024} KiB free)",
+        phase=Phase.ADMIT,
+        retryable=True,
+        hint=f"free at least {MIN_FREE_BYTES // (1024 * 1024)} MiB and try again",
+    )
+
+
+def file_system(path: str) -> str:
+    """The type of the file system that holds ``path``, from /proc/self/mountinfo (proc(5)); '' if unknown."""
+    real = os.path.realpath(path)
+    best, kind = "", ""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                left, _, right = line.partition(" - ")
+                mount = left.split(" ")[4].encode("latin-1", "ignore").decode("unicode_escape")
+                inside = real == mount or mount == "/" or real.startswith(mount + "/")
+                if inside and len(mount) >= len(best):
+                    best, kind = mount, right.split(" ")[0]
+    except (OSError, ValueError, IndexError):
+        return kind
+    return kind
+
+
+def load_key(place: StateDir, *, create: bool) -> bytes:
+    """The directory's secret key for digests; made once, 0600 from the moment it exists.
+
+    Raises ``STATE_DIR_REFUSED`` when it is missing (and not ``create``) or damaged.
+    """
+    try:
+        fd = os.open(place.key, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        if not create:
+            raise _refused(
+                _shown(place.key),
+                "is missing",
+                "restore it, or run `durable-supervisor recover`",
+            ) from None
+        return _make_key(place)
+    except OSError as error:
+        raise _unusable(place.key, error) from error
+    with open(fd, "rb") as file:
+        key = file.read(KEY_BYTES + 1)
+    if len(key) != KEY_BYTES:
+        raise _refused(_shown(place.key), "is damaged", "restore it from a backup")
+    return key
+
+
+def _make_key(place: StateDir) -> bytes:
+    key = secrets.token_bytes(KEY_BYTES)
+    temporary = f"{place.key}.{os.getpid()}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(fd, 0o600)
+        os.write(fd, key)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(temporary, place.key)
+    return key
+
+
+class Ownership:
+    """The directory's lock, held.  Two locks, so that deleting the lock file gives nobody else a way in."""
+
+    def __init__(self, place: StateDir) -> None:
+        from filelock import FileLock
+
+        self._place = place
+        self._file_lock = FileLock(place.lock, timeout=0, mode=0o600, thread_local=False)
+        self._directory = -1
+
+    @classmethod
+    async def take(cls, place: StateDir, wait: float) -> Ownership:
+        """Own the directory, waiting up to ``wait`` seconds for short-lived owners.
+
+        Raises ``STATE_DIR_IN_USE`` with the owner's pid in ``details``.
+        """
+        ownership = cls(place)
+        deadline = time.monotonic() + wait
+        while not ownership._try():
+            if time.monotonic() >= deadline:
+                raise _in_use(place)
+            await asyncio.sleep(_POLL_SECONDS)
+        ownership._sign()
+        return ownership
+
+    def release(self) -> None:
+        """Idempotent."""
+        if self._directory >= 0:
+            directory, self._directory = self._directory, -1
+            try:
+                os.unlink(self._place.owner)
+            except OSError:
+                pass
+            forks.close(directory)
+            self._file_lock.release()
+
+    def _try(self) -> bool:
+        from filelock import Timeout
+
+        try:
+            self._file_lock.acquire(timeout=0)
+        except Timeout:
+            return False
+        except OSError as error:
+            raise _unusable(self._place.lock, error) from error
+        directory = os.open(self._place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(directory)
+            self._file_lock.release()
+            return False
+        self._directory = forks.guard(directory)
+        return True
+
+    def _sign(self) -> None:
+        """Leave our identity for whoever is refused; a hint for people, never evidence."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(self._place.owner, flags, 0o600)
+        try:
+            os.fchmod(fd, 0o600)
+            os.write(fd, json.dumps(self_identity().to_dict()).encode())
+        finally:
+            os.close(fd)
+
+
+def owner_pid(place: StateDir) -> int | None:
+    """The pid of the living owner, if it left its name."""
+    try:
+        with open(place.owner, encoding="ascii") as file:
+            identity = ProcessIdentity.from_dict(json.load(file))
+    except (OSError, ValueError):
+        return None
+    return identity.pid if probe(identity) is not Liveness.GONE else None
+
+
+def is_owned(place: StateDir) -> bool:
+    """Does a supervisor own the directory at this moment?  Takes no lock for longer than the question."""
+    try:
+        directory = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(directory, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(directory)
+    return False
+
+
+def _in_use(place: StateDir) -> SupervisorError:
+    pid = owner_pid(place)
+    who = f"process {pid}" if pid is not None else "another process"
+    return SupervisorError(
+        ErrorCode.STATE_DIR_IN_USE,
+        f"{_shown(place.path)} is in use by {who}",
+        phase=Phase.OPEN,
+        retryable=True,
+        hint="ask that application to start the run, end it, or choose another --state-dir",
+        details={"pid": pid},
+    )
+
+
+def _refused(what: str, problem: str, hint: str) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.STATE_DIR_REFUSED, f"{what} {problem}", phase=Phase.OPEN, hint=hint, details={"path": what}
+    )
+
+
+def _unusable(path: str, error: OSError) -> SupervisorError:
+    return _refused(
+        _shown(path),
+        f"cannot be used: {os.strerror(error.errno or errno.EIO)}",
+        "choose a directory that you can write to with --state-dir",
+    )
+
+
+def _shown(path: str) -> str:
+    """A path that fits one line and any encoding."""
+    return path.encode("utf-8", "backslashreplace").decode("utf-8").replace("\n", "\\n")

@@ -1,0 +1,345 @@
+"""The owner of a state directory: starts runs, judges them, and reads and controls like anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from ..journal import runs
+from ..journal.connection import Journal
+from ..journal.listing import judged_runs
+from ..journal.rows import Admission, RunRow
+from ..model.command import Command, Completion, Limits
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.ids import new_id
+from ..model.request import DEFAULT_OWNER, StartRequest
+from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
+from ..process.clock import Clock, boot_id
+from ..reconcile.loop import Reconciler
+from ..reconcile.observe import Place
+from ..reconcile.view import RunView
+from . import opening
+from . import state_dir as directory
+from .admission import Prepared
+from .answers import ReconcileReport, Run, ShutdownReport, StopReceipt
+from .dispatch import NOT_KNOWN, Dispatcher
+from .follow import identity
+from .hosting import read_host
+from .links import ExitWatch
+from .logs import report
+from .observer import Observer
+from .opening import Identity
+from .resolving import Resolver
+from .state_dir import Ownership, StateDir
+
+T = TypeVar("T")
+
+OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
+_RELEASE_FOLD_DELAY = 0.05  # a run that is over by then needs no separate "running" in the journal
+_LOST_WATCH_INTERVAL = 15.0
+
+
+class Supervisor(Observer):
+    """Owns one state directory.  Open it with ``async with Supervisor.open() as sup``.
+
+    A guest in its host: no signal handlers, no SIGCHLD, no logging set up, no
+    blocking of the loop.  Closing it, or dying, leaves every run alone.
+    """
+
+    def __init__(
+        self, place: StateDir, ownership: Ownership, journal: Journal, ident: Identity, clock: Clock
+    ) -> None:
+        super().__init__(place)
+        self._ownership = ownership
+        self._journal = journal
+        self._identity = ident
+        self._clock = clock
+        self._admitting = True
+        self._loop = asyncio.get_running_loop()
+        self._journal_inode = os.stat(place.journal).st_ino
+        evidence_place = Place(place.runs, ident.directory_id, boot_id())
+        self._reconciler = Reconciler(
+            journal, evidence_place, clock, on_change=report, on_error=report, interval=math.inf
+        )
+        self._dispatcher = Dispatcher(place, journal, ident, clock, self._blocking, self._on_news)
+        self._resolver = Resolver(self, journal, self._reconciler, clock)
+        self._watches: dict[str, ExitWatch] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._background: asyncio.Task[None] | None = None
+        self._adopting: asyncio.Task[None] | None = None
+
+    @classmethod
+    def open(  # type: ignore[override]
+        cls, state_dir: str | os.PathLike[str] | None = None, *, wait: float = OWNER_WAIT
+    ) -> Opening:
+        """Own ``state_dir`` (else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's state directory).
+
+        Use it with ``async with``, or await it and call `close`.  ``wait`` is how many
+        seconds to wait for a short-lived owner.
+
+        Raises ``STATE_DIR_IN_USE`` (``details["pid"]``), ``STATE_DIR_REFUSED``, ``NO_SPACE``,
+        ``JOURNAL_MISSING``, ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``, ``JOURNAL_NEWER``,
+        ``JOURNAL_CORRUPT``, ``BUSY``.
+        """
+        return Opening(lambda: cls._open(state_dir, wait))
+
+    @classmethod
+    async def _open(cls, state_dir: str | os.PathLike[str] | None, wait: float) -> Supervisor:
+        place = directory.locate(state_dir)
+        directory.check(place)
+        directory.create(place)
+        directory.check(place)
+        ownership = await Ownership.take(place, wait)
+        try:
+            journal, ident = await opening.open_journal(place)
+        except BaseException:
+            ownership.release()
+            raise
+        sup = cls(place, ownership, journal, ident, Clock())
+        try:
+            await sup._reconciler.pass_once()
+            sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
+            sup._adopting = sup._spawn_task(sup._watch_adopted())
+        except BaseException:
+            await sup.close()
+            raise
+        return sup
+
+    @classmethod
+    async def recover(
+        cls, state_dir: str | os.PathLike[str] | None = None, *, wait: float = OWNER_WAIT
+    ) -> dict[str, object]:
+        """Rebuild a missing, outdated or foreign journal from the run logs; executes nothing.
+
+        Answers ``{"added": [run ids], "advanced": […], "kept": […], "conflicts": […]}``.
+        """
+        from .recovery import recover
+
+        return await recover(directory.locate(state_dir), wait)
+
+    async def close(self) -> None:
+        """Let go of the directory.  Runs go on; calls under way are finished first.  Idempotent."""
+        if self._closed:
+            return
+        self._admitting = False
+        self._closed = True
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.wait([self._background])
+        await self._reconciler.settle()
+        self._dispatcher.close()
+        for watch in self._watches.values():
+            watch.close()
+        await self._journal.close()
+        await super().close()
+        self._ownership.release()
+
+    async def shutdown(self, *, stop_runs: bool = True, timeout: float = 30.0) -> ShutdownReport:
+        """Admit nothing more, stop every open run, and close; never longer than about ``timeout`` seconds.
+
+        What could not be confirmed by then is named in the report, and goes on or not.
+        """
+        self._admitting = False
+        stopped: list[str] = []
+        unconfirmed: list[str] = []
+        if stop_runs:
+            rows = await self._open_rows()
+            results = await asyncio.gather(
+                *(self.stop(row.run_id, timeout=timeout) for row in rows), return_exceptions=True
+            )
+            for row, result in zip(rows, results, strict=True):
+                (stopped if isinstance(result, StopReceipt) else unconfirmed).append(row.run_id)
+        await self.close()
+        return ShutdownReport(stopped, unconfirmed)
+
+    # The owner's verbs.
+
+    async def start(
+        self,
+        command: Command,
+        *,
+        request_id: str | None = None,
+        limits: Limits | None = None,
+        completion: Completion | str = Completion.LEADER,
+        labels: Mapping[str, str] | None = None,
+        owner: str = DEFAULT_OWNER,
+    ) -> Run:
+        """Journal the request, hand it to a worker, and return once its program is released (or refused).
+
+        The same request id with the same request is the same run, for ever.  Without a
+        ``request_id`` a fresh one is made up.  A cancelled caller leaves a whole start behind.
+
+        Raises ``INVALID_REQUEST``, ``IDEMPOTENCY_CONFLICT``, ``NO_SPACE``, ``BUSY``,
+        ``JOURNAL_MISSING``, ``JOURNAL_MISMATCH``, ``JOURNAL_BEHIND``, ``SUPERVISOR_CLOSED``.  A
+        program that cannot be executed is no error here: the run's state is ``not_started``.
+        """
+        self._check_open()
+        self._check_admitting()
+        request = StartRequest(
+            command=command,
+            request_id=request_id if request_id is not None else new_id("req", os.urandom),
+            limits=limits if limits is not None else Limits(),
+            completion=completion,  # type: ignore[arg-type]
+            labels=labels if labels is not None else {},
+            owner=owner,
+        )
+        prepared = Prepared(request, read_host(), self._identity.key)
+        self._check_journal_in_place()
+        return await asyncio.shield(self._spawn_task(self._start(prepared)))
+
+    async def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
+        """An operator's audited word on an unknown or quarantined run.
+
+        ``accept``: settle it as it is.  ``kill``: end what is proven to be left of it, then
+        judge it anew.  ``wait``: wait until that has ended by itself, then judge.
+
+        Raises ``NOT_RESOLVABLE``, ``INVALID_REQUEST``, ``NOT_CONFIRMED``.
+        """
+        self._check_open()
+        return await self._resolver.resolve((await self._row(run)).run_id, action, note)
+
+    async def reconcile(self) -> ReconcileReport:
+        """Judge every open and quarantined run from its evidence, now."""
+        self._check_open()
+        found = await self._reconciler.pass_once()
+        return ReconcileReport(found.judged, {row.run_id: row.state.value for row in found.changed})
+
+    async def stop(
+        self, run: str, *, grace: float | None = None, timeout: float | None = None
+    ) -> StopReceipt:
+        """As `Observer.stop`; besides, a run that never started will not be retried."""
+        row = await self._row(run)
+        if row.state in JUDGED_STATES or row.state is RunState.NOT_STARTED:
+            now = self._clock.wall_ns()
+            await self._journal.write(lambda conn: runs.mark_stop_requested(conn, row.run_id, now))
+        receipt = await super().stop(row.run_id, grace=grace, timeout=timeout)
+        self._reconciler.mark(row.run_id)
+        return receipt
+
+    # Behind them.
+
+    async def _start(self, prepared: Prepared) -> Run:
+        admission, word = await self._dispatcher.start(prepared)
+        state = admission.row.state
+        if word == "released":
+            state = RunState.RUNNING
+        elif word != NOT_KNOWN:
+            state = (await self._reconciler.judge(admission.row.run_id)).state
+        elif admission.kind == "existing" and state in OPEN_STATES:
+            state = (await self._view(admission.row.run_id)).state
+        return _answer(admission, state)
+
+    def _on_news(self, run_id: str) -> None:
+        """A worker said something, or ended: look at its evidence, a little later if it just began."""
+        if self._closed:
+            return
+        link = self._dispatcher.links.get(run_id)
+        if link is not None and not link.ended.done():
+            self._loop.call_later(_RELEASE_FOLD_DELAY, self._mark_open, run_id)
+        else:
+            self._reconciler.mark(run_id)
+
+    def _mark_open(self, run_id: str) -> None:
+        if not self._closed:
+            self._reconciler.mark(run_id)
+
+    async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:
+        link = self._dispatcher.links.get(seen.id)
+        if link is None or link.ended.done():
+            await super()._until_news(seen, pause, timeout)
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(link.ended)
+        except TimeoutError:
+            return
+
+    async def _watch_adopted(self) -> None:
+        """Runs of an earlier owner: be told when their workers end."""
+        for row in await self._open_rows():
+            seen = await self._view(row.run_id)
+            worker = identity(seen.worker)
+            if worker is None or self._closed:
+                continue
+            watch = ExitWatch.of(worker, lambda run_id=row.run_id: self._adopted_exited(run_id))  # type: ignore[misc]
+            if watch is not None:
+                self._watches[row.run_id] = watch
+            else:
+                self._reconciler.mark(row.run_id)
+
+    def _adopted_exited(self, run_id: str) -> None:
+        self._watches.pop(run_id, None)
+        self._mark_open(run_id)
+
+    async def _open_rows(self) -> list[RunRow]:
+        found: list[RunRow] = []
+        while page := await self._journal.read(
+            partial(judged_runs, after_serial=found[-1].serial if found else 0)
+        ):
+            found += page
+        return [row for row in found if row.state in OPEN_STATES]
+
+    def _spawn_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _check_admitting(self) -> None:
+        if not self._admitting:
+            raise SupervisorError(
+                ErrorCode.SUPERVISOR_CLOSED,
+                "it is shutting down and starts nothing more",
+                phase=Phase.ADMIT,
+                hint="open it again",
+            )
+
+    def _check_journal_in_place(self) -> None:
+        """Deleted or exchanged under us, it would take intents that nobody will find again."""
+        try:
+            if os.stat(self._place.journal).st_ino == self._journal_inode:
+                return
+            code, what = ErrorCode.JOURNAL_MISMATCH, "another file has taken the journal's place"
+        except FileNotFoundError:
+            code, what = ErrorCode.JOURNAL_MISSING, "the journal has been deleted"
+        raise SupervisorError(
+            code, what, phase=Phase.ADMIT, hint=f"close this supervisor, then {opening.RECOVER_HINT}"
+        )
+
+
+class Opening:
+    """A supervisor about to be opened: ``async with`` it, or await it."""
+
+    def __init__(self, opener: Callable[[], Awaitable[Supervisor]]) -> None:
+        self._opener = opener
+        self._opened: Supervisor | None = None
+
+    def __await__(self) -> Generator[Any, None, Supervisor]:
+        return self._opener().__await__()
+
+    async def __aenter__(self) -> Supervisor:
+        self._opened = await self._opener()
+        return self._opened
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+
+def _answer(admission: Admission, state: RunState) -> Run:
+    row = admission.row
+    return Run(
+        row.run_id,
+        state,
+        row.request_id,
+        row.attempt,
+        admission.kind,
+        row.nested_in,
+        row.survives_unit_restart,
+    )

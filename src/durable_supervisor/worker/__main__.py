@@ -1,0 +1,23 @@
+"""Entry of a worker started by exec: ``python -I -S -X utf8 __main__.py RUN_ID``.
+
+``-I -S`` keeps the host's environment and site-packages out and the start fast;
+so the package's own folder is appended to the path here.  Descriptors: 3 is the
+channel to the supervisor, 4 the locked run log.  The run id is an argument only
+so that people can tell workers apart in ps.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def _source_root() -> str:
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+if __name__ == "__main__":
+    sys.path.append(_source_root())
+    from durable_supervisor.worker.main import work
+
+    work()

@@ -1,0 +1,80 @@
+"""One output stream of the program: from its pipe through the filters into the log."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from .poller import READ, Poller
+from .record import Recorder
+from .redact import Redactor, Utf8Boundary
+
+_CHUNK = 256 * 1024
+
+
+class Capture:
+    """Reads whatever the pipe holds, at once and always: the program never waits for a reader.
+
+    What is kept of it is decided by the log's own bounds; with ``terminate_at`` set,
+    `exceeded` turns true once the stream is longer.
+    """
+
+    def __init__(
+        self, stream: str, fd: int, secrets: list[bytes], recorder: Recorder, terminate_at: int | None
+    ) -> None:
+        self.stream = stream
+        self.open = True
+        self.exceeded = False
+        self.seen = 0  # bytes read from the program
+        self.active_at = 0.0  # monotonic time of the last bytes
+        self._fd = fd
+        self._recorder = recorder
+        self._terminate_at = terminate_at
+        self._recorded = 0
+        self._redactor = Redactor(secrets)
+        self._boundary = Utf8Boundary()
+        os.set_blocking(fd, False)
+
+    def start(self, poller: Poller) -> None:
+        self._poller = poller
+        poller.watch(self._fd, READ, self._ready)
+
+    def _ready(self, events: int) -> None:
+        self.read(self._poller)
+
+    def read(self, poller: Poller) -> bool:
+        """One read; true if it brought bytes, false at end-of-file or when the pipe is empty."""
+        if not self.open:
+            return False
+        try:
+            data = os.read(self._fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.close(poller)
+            return False
+        self.seen += len(data)
+        self.active_at = time.monotonic()
+        self._store(self._boundary.feed(self._redactor.feed(data)))
+        return True
+
+    def read_all(self, poller: Poller, bound: int) -> None:
+        """Read until the pipe is empty or closed, at most ``bound`` bytes."""
+        begin = self.seen
+        while self.seen - begin < bound and self.read(poller):
+            pass
+
+    def close(self, poller: Poller) -> None:
+        """End-of-file, or nobody left to wait for: what the filters held goes out."""
+        if not self.open:
+            return
+        self.open = False
+        poller.forget(self._fd)
+        os.close(self._fd)
+        self._store(self._boundary.feed(self._redactor.finish()) + self._boundary.finish())
+
+    def _store(self, data: bytes) -> None:
+        if data:
+            self._recorded += len(data)
+            self._recorder.output(self.stream, data)
+            self.exceeded = self._terminate_at is not None and self._recorded > self._terminate_at

@@ -1,0 +1,183 @@
+"""The worker's control socket and whoever is connected to it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Callable
+
+from ..process.channel import FrameError, FrameParser, encode_frame
+from .poller import READ, WRITE, Poller
+
+_UCRED = struct.Struct("@iII")
+_BACKLOG = 64
+_MAX_CONNECTIONS = 128
+_MAX_JSON = 64 * 1024
+_MAX_BLOB = 16 * 1024 * 1024
+_MAX_UNSENT = 1024 * 1024
+
+OnMessage = Callable[["Connection", dict[str, object], bytes], None]
+
+
+class Connection:
+    """One peer.  Its mistakes and its slowness cost only itself."""
+
+    def __init__(self, peer: socket.socket, pid: int, uid: int) -> None:
+        self.pid = pid
+        self.uid = uid
+        self.watching: int | None = None  # answer once the head is beyond this
+        self._socket = peer
+        self._parser = FrameParser(_MAX_JSON, _MAX_BLOB)
+        self._unsent = b""
+        self._poller: Poller | None = None
+        self.open = True
+        peer.setblocking(False)
+
+    def start(self, poller: Poller, on_message: OnMessage) -> None:
+        self._poller = poller
+        self._on_message = on_message
+        poller.watch(self._socket.fileno(), READ, lambda _: self._ready())
+
+    def send(self, message: dict[str, object]) -> None:
+        """Queue an answer.  A peer that does not read its answers is dropped."""
+        if not self.open:
+            return
+        self._unsent += encode_frame(message)
+        self._flush()
+        if len(self._unsent) > _MAX_UNSENT:
+            self.close()
+
+    def close(self) -> None:
+        if self.open:
+            self.open = False
+            if self._poller is not None:
+                self._poller.forget(self._socket.fileno())
+            self._socket.close()
+
+    def _ready(self) -> None:
+        if self._unsent:
+            self._flush()
+        try:
+            data = self._socket.recv(256 * 1024)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        try:
+            for message, blob in self._parser.feed(data):
+                self._on_message(self, message, blob)
+        except FrameError:
+            self.close()
+
+    def _flush(self) -> None:
+        try:
+            sent = self._socket.send(self._unsent)
+            self._unsent = self._unsent[sent:]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close()
+            return
+        if self._poller is not None:
+            mask = READ | WRITE if self._unsent else READ
+            self._poller.watch(self._socket.fileno(), mask, lambda _: self._ready())
+
+
+class ControlSocket:
+    """Listens at the run's socket path; only the worker's own user (and root) gets in."""
+
+    def __init__(
+        self,
+        path: str,
+        poller: Poller,
+        on_message: OnMessage,
+    ) -> None:
+        self.connections: list[Connection] = []
+        self._path = path
+        self._poller = poller
+        self._on_message = on_message
+        self._listener: socket.socket | None = None
+        self._inode = 0
+
+    def adopt(self, peer: socket.socket) -> Connection:
+        """The supervisor's own channel is a connection like any other."""
+        return self._add(Connection(peer, os.getppid(), os.getuid()))
+
+    def ensure(self) -> None:
+        """Make the socket, or make it anew when its file was deleted.  Failing is no harm: tried again."""
+        if self._listener is not None:
+            if self._in_place():
+                return
+            self._poller.forget(self._listener.fileno())
+            self._listener.close()
+            self._listener = None
+        try:
+            self._listen()
+        except OSError:
+            self._listener = None
+
+    def wake(self, head: int) -> None:
+        """Answer everyone who waits for an event beyond what they have."""
+        for connection in self.connections:
+            if connection.watching is not None and head > connection.watching:
+                connection.watching = None
+                connection.send({"type": "head", "head": head})
+
+    def close(self) -> None:
+        """Remove the socket file, if it still is ours, and let everyone go."""
+        if self._listener is not None and self._in_place():
+            try:
+                os.unlink(self._path)
+            except OSError:
+                pass
+        for connection in list(self.connections):
+            connection.close()
+
+    def _listen(self) -> None:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        folder, name = os.path.split(self._path)
+        # A path in sun_path ends at 107 bytes (unix(7)): bind through the directory's descriptor.
+        directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        previous = os.umask(0o177)
+        try:
+            try:
+                os.unlink(self._path)  # of an earlier attempt, whose worker is gone
+            except FileNotFoundError:
+                pass
+            listener.bind(f"/proc/self/fd/{directory}/{name}")
+        finally:
+            os.umask(previous)
+            os.close(directory)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+        self._inode = os.stat(self._path).st_ino
+        self._listener = listener
+        self._poller.watch(listener.fileno(), READ, lambda _: self._accept())
+
+    def _in_place(self) -> bool:
+        try:
+            return os.stat(self._path).st_ino == self._inode
+        except OSError:
+            return False
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            peer, _ = self._listener.accept()
+        except OSError:
+            return
+        pid, uid, _gid = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+        self.connections = [one for one in self.connections if one.open]
+        if uid not in (0, os.getuid()) or len(self.connections) >= _MAX_CONNECTIONS:
+            peer.close()
+            return
+        self._add(Connection(peer, pid, uid))
+
+    def _add(self, connection: Connection) -> Connection:
+        self.connections.append(connection)
+        connection.start(self._poller, self._on_message)
+        return connection

@@ -1,0 +1,61 @@
+"""What each control does to the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from ..process import tree
+from .controls import Apply, grace_of, signal_of
+
+TYPE_CHECKING = False  # importing typing would cost every worker's start some milliseconds
+if TYPE_CHECKING:
+    from .tending import Tending
+
+Done = Callable[[dict[str, object]], None]
+
+
+class Effects:
+    """The table from op names to effects, over one tended run."""
+
+    def __init__(self, run: Tending) -> None:
+        self._run = run
+
+    def table(self) -> dict[str, Apply]:
+        return {
+            "stop": self._stop,
+            "signal": self._signal,
+            "stdin": self._stdin,
+            "close_stdin": self._close_stdin,
+        }
+
+    def _stop(self, message: dict[str, object], blob: bytes, done: Done) -> None:
+        grace = grace_of(message, self._run.spec.grace)
+        done({"result": self._run.begin_stop("stop", grace, str(message["id"]))})
+
+    def _signal(self, message: dict[str, object], blob: bytes, done: Done) -> None:
+        """To the leader alone, unless ``target`` is ``tree``."""
+        signo = signal_of(message)
+        if signo is None:
+            done({"result": "invalid_signal"})
+            return
+        targets = tree.descendants(os.getpid())
+        if message.get("target") != "tree":
+            targets = [one for one in targets if one.pid == self._run.leader]
+        reached = tree.signal_all(targets, signo)
+        done({"result": "delivered" if reached else "no_process", "signal": signo, "pids": reached})
+
+    def _stdin(self, message: dict[str, object], blob: bytes, done: Done) -> None:
+        """Answered when the bytes are in the pipe, or when they never will be."""
+        feed = self._run.stdin
+        if feed is None or self._run.exit is not None or not feed.accepts:
+            done({"result": "closed", "bytes": 0})
+        elif not feed.room_for(len(blob)):
+            done({"result": "busy", "bytes": 0})
+        else:
+            feed.write(blob, lambda result, count: done({"result": result, "bytes": count}))
+
+    def _close_stdin(self, message: dict[str, object], blob: bytes, done: Done) -> None:
+        if self._run.stdin is not None:
+            self._run.stdin.close_when_empty()
+        done({"result": "closed"})

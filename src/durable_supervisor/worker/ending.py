@@ -1,0 +1,72 @@
+"""How a run ended: the outcome, and the receipt that states it."""
+
+from __future__ import annotations
+
+import errno
+import resource
+from collections.abc import Mapping
+
+from ..model.events import iso_time
+from ..model.outcome import Outcome, OutcomeKind, natural
+
+# Why the worker began the stop ladder -> the outcome of the run.
+REASONS: dict[str, OutcomeKind] = {
+    "stop": OutcomeKind.CANCELLED,
+    "worker_terminated": OutcomeKind.CANCELLED,
+    "timeout": OutcomeKind.TIMED_OUT,
+    "idle_timeout": OutcomeKind.IDLE_TIMED_OUT,
+    "stdout_limit": OutcomeKind.STDOUT_LIMIT_EXCEEDED,
+    "stderr_limit": OutcomeKind.STDERR_LIMIT_EXCEEDED,
+}
+
+
+def outcome_of(reason: str | None, code: int | None, signal: int | None) -> Outcome:
+    """``reason`` is why the ladder began before the run had ended by itself, if it did."""
+    kind = REASONS.get(reason or "")
+    return natural(code, signal) if kind is None else Outcome(kind, code, signal)
+
+
+def tree_usage() -> dict[str, object]:
+    """CPU seconds and peak memory of everything reaped so far (getrusage(2), RUSAGE_CHILDREN)."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "user_seconds": round(usage.ru_utime, 6),
+        "system_seconds": round(usage.ru_stime, 6),
+        "max_rss_kib": usage.ru_maxrss,
+    }
+
+
+def make_receipt(
+    *,
+    attempt: int,
+    outcome: Outcome,
+    started_ns: int,
+    finished_ns: int,
+    duration_ns: int,
+    output: Mapping[str, object],
+    stdin_bytes: int,
+    survivors: list[dict[str, object]],
+    stop: dict[str, object] | None,
+    cleanup_confirmed: bool,
+) -> dict[str, object]:
+    """The detail of ``run.finished``: see ``docs/events.md`` for each field."""
+    return {
+        "attempt": attempt,
+        "outcome": outcome.to_dict(),
+        "exit": {"code": outcome.code, "signal": outcome.signal},
+        "rusage": tree_usage(),
+        "started_at": iso_time(started_ns),
+        "finished_at": iso_time(finished_ns),
+        "duration": round(duration_ns / 1e9, 6),
+        "output": dict(output),
+        "stdin_bytes": stdin_bytes,
+        "survivors": survivors,
+        "stop": stop,
+        "incomplete": False,
+        "cleanup_confirmed": cleanup_confirmed,
+    }
+
+
+def errno_name(code: int) -> str:
+    """``ENOENT`` for 2, and so on."""
+    return errno.errorcode.get(code, f"E{code}")

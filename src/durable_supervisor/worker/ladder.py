@@ -1,0 +1,52 @@
+"""The stop ladder, as a pure state machine: what to do now, and when to look again.
+
+TERM then CONT to all, the grace, then kill-and-reap rounds until nothing is
+left; at the bound, whatever remains is named.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+KILL_BOUND = 10.0  # seconds of kill rounds before survivors are named
+_FIRST_ROUND = 0.02
+_SLOWEST_ROUND = 0.5
+
+
+class Step(str, Enum):
+    TERM = "term"
+    WAIT = "wait"
+    KILL = "kill"
+    GIVE_UP = "give_up"
+
+
+class Ladder:
+    """One descent.  Times are seconds on one monotonic clock, passed in."""
+
+    def __init__(self, grace: float, now: float) -> None:
+        self.escalated = False
+        self._kill_at = now + grace
+        self._round = _FIRST_ROUND
+        self._give_up_at = self._kill_at + KILL_BOUND
+        self._termed = False
+
+    def hasten(self, grace: float, now: float) -> bool:
+        """A later, more impatient stop shortens the grace; it never prolongs it."""
+        if now + grace >= self._kill_at:
+            return False
+        self._kill_at = now + grace
+        self._give_up_at = self._kill_at + KILL_BOUND
+        return True
+
+    def step(self, now: float) -> tuple[Step, float]:
+        """What to do now, and after how many seconds to ask again."""
+        if now < self._kill_at:
+            if self._termed:
+                return Step.WAIT, self._kill_at - now
+            self._termed = True
+            return Step.TERM, self._kill_at - now
+        self.escalated = True
+        again, self._round = self._round, min(self._round * 2, _SLOWEST_ROUND)
+        if now >= self._give_up_at:
+            return Step.GIVE_UP, again
+        return Step.KILL, again

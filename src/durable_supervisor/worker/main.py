@@ -1,0 +1,181 @@
+"""One run, from its spec to its receipt.
+
+The order of records is the guarantee: ``run.dispatched`` before the fork,
+``program.spawned`` and ``program.released`` before the gate opens, ``program.exited``
+as soon as waitid(2) says so, and the receipt last, durable, under the same lock.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import traceback
+
+from ..model.events import Kind
+from ..model.secrets import redact_text
+from ..process import libc
+from ..process.clock import Clock
+from ..process.failpoints import failpoint
+from ..process.gate import PausedProgram, Program, Stdio, fork_paused
+from ..process.identity import identity_from_stat, read_stat, self_identity
+from ..process.program import StartFailure, check_cwd, resolve
+from ..runlog.bounds import segment_size
+from ..runlog.create import read_header
+from ..runlog.paths import RunPaths
+from ..runlog.writer import LogFullError, LogWriter
+from .spec import CHANNEL_FD, LOG_FD, Spec, receive_spec
+from .tending import Tending
+
+_STARTED = 0
+_FAILED = 1
+
+
+def work() -> None:
+    """The whole life of a worker process.  Never returns."""
+    status = _FAILED
+    try:
+        harden()
+        channel = socket.socket(fileno=CHANNEL_FD)
+        channel.set_inheritable(False)
+        os.set_inheritable(LOG_FD, False)
+        spec = receive_spec(channel)
+        if spec is not None:
+            failpoint("worker.spec_received")
+            status = _run(spec, channel, LOG_FD)
+    except SystemExit:
+        raise
+    except BaseException:  # noqa: BLE001  the last resort: there is no log to tell
+        status = _FAILED
+    finally:
+        # No interpreter teardown: the lock should go as soon as the work is done.
+        os._exit(status)
+
+
+def harden() -> None:
+    """Become independent of whoever started us, and the parent of every orphan below us."""
+    os.umask(0o077)
+    os.chdir("/")
+    for signo in (signal.SIGHUP, signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(signo, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would break waitid (wait(2))
+    # Until the loop takes over, these must not kill a worker that is already on record.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _close_strangers()
+    libc.set_child_subreaper()
+    libc.set_process_name("dsup-worker")
+
+
+def _close_strangers() -> None:
+    """Descriptors that other libraries of the host left inheritable are none of ours."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > LOG_FD:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the descriptor of the listing itself
+
+
+def _run(spec: Spec, channel: socket.socket, log_fd: int) -> int:
+    clock = Clock()
+    paths = RunPaths(spec.runs_dir, spec.shard, spec.run_id)
+    cap_out, cap_err = spec.max_stdout_bytes, spec.max_stderr_bytes
+    header, _ = read_header(log_fd)
+    if header is None:
+        return _FAILED  # not a log that anybody could read back
+    log = LogWriter(
+        log_fd,
+        paths,
+        header,
+        segment_bytes=segment_size(cap_out, cap_err),
+        stdout_cap=cap_out,
+        stderr_cap=cap_err,
+        truncate=spec.on_limit == "truncate",
+        clock=clock,
+    )
+    try:
+        tending = _start(spec, channel, log, clock, paths)
+        if tending is None:
+            return _FAILED
+        tending.until_finished()
+        return _STARTED
+    except Exception as error:
+        _record_crash(log, spec, error)
+        raise
+
+
+def _start(
+    spec: Spec, channel: socket.socket, log: LogWriter, clock: Clock, paths: RunPaths
+) -> Tending | None:
+    """Through the gate.  None: user code provably never ran, and the log says why."""
+    log.append(
+        Kind.RUN_DISPATCHED,
+        {
+            "attempt": spec.attempt,
+            "identity": self_identity().to_dict(),
+            "argv": spec.shown_argv,
+            "cwd": spec.shown_cwd,
+        },
+    )
+    log.flush()
+    failpoint("worker.dispatched")
+    tending = Tending(spec, log, clock, paths, channel)
+    try:
+        check_cwd(spec.cwd)
+        path = resolve(spec.argv[0], spec.cwd, spec.env.get("PATH", os.defpath))
+        stdio = tending.make_pipes()
+        paused = _fork(spec, path, stdio)
+        _record_release(spec, log, paused, path)
+        failpoint("worker.released")
+        paused.release()
+    except StartFailure as failure:
+        failpoint("worker.exec_failed")
+        tending.refuse(failure)
+        return None
+    failpoint("worker.running")
+    tending.began(paused.pid)
+    return tending
+
+
+def _fork(spec: Spec, path: str, stdio: Stdio) -> PausedProgram:
+    env = dict(spec.env)
+    env["DURABLE_SUPERVISOR_RUN_ID"] = spec.run_id
+    paused = fork_paused(Program(path, spec.argv, spec.cwd, env, spec.umask), stdio)
+    for fd in {stdio.stdin, stdio.stdout, stdio.stderr}:
+        os.close(fd)
+    return paused
+
+
+def _record_release(spec: Spec, log: LogWriter, paused: PausedProgram, path: str) -> None:
+    """Who it is, then that it may run.  What cannot be recorded is not released."""
+    try:
+        stat = read_stat(paused.pid)
+        if stat is None:
+            raise OSError("the paused program cannot be seen in /proc")
+        log.append(
+            Kind.PROGRAM_SPAWNED,
+            {
+                "identity": identity_from_stat(stat).to_dict(),
+                "requested": spec.shown_argv[0],
+                "canonical": redact_text(os.path.realpath(path), spec.secrets),
+            },
+        )
+        failpoint("worker.spawned")
+        log.append(Kind.PROGRAM_RELEASED, {})
+        log.flush()
+    except (LogFullError, OSError):
+        paused.abandon()
+        os.waitid(os.P_PID, paused.pid, os.WEXITED)
+        raise
+
+
+def _record_crash(log: LogWriter, spec: Spec, error: BaseException) -> None:
+    """Our own failure, as evidence for whoever has to judge this run."""
+    text = "".join(traceback.format_exception(error))[-8192:]
+    try:
+        log.append(Kind.RUN_WORKER_CRASHED, {"text": redact_text(text, spec.secrets)})
+        log.flush()
+    except (LogFullError, OSError):
+        return

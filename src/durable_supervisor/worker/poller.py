@@ -1,0 +1,58 @@
+"""A small event loop: descriptors and timers, one thread, no polling at rest."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+
+READ = select.EPOLLIN
+WRITE = select.EPOLLOUT
+_FAILED = select.EPOLLHUP | select.EPOLLERR
+
+
+class Poller:
+    """``watch`` a descriptor, ``at`` a time call back; `turn` waits for the next of them."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._callbacks: dict[int, Callable[[int], None]] = {}
+        self._timers: dict[str, tuple[float, Callable[[], None]]] = {}
+
+    def watch(self, fd: int, mask: int, callback: Callable[[int], None]) -> None:
+        """Call ``callback(events)`` while ``fd`` is ready; watching it again changes the mask."""
+        if fd in self._callbacks:
+            self._epoll.modify(fd, mask)
+        else:
+            self._epoll.register(fd, mask)
+        self._callbacks[fd] = callback
+
+    def forget(self, fd: int) -> None:
+        """Stop watching; to be called before the descriptor is closed."""
+        if self._callbacks.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def at(self, name: str, when: float, callback: Callable[[], None]) -> None:
+        """Call back once at monotonic time ``when``; a timer of the same name is replaced."""
+        self._timers[name] = (when, callback)
+
+    def armed(self, name: str) -> bool:
+        return name in self._timers
+
+    def cancel(self, name: str) -> None:
+        self._timers.pop(name, None)
+
+    def turn(self) -> None:
+        """Wait for the next readiness or timer, and serve all that are due."""
+        timeout = -1.0
+        if self._timers:
+            timeout = max(0.0, min(when for when, _ in self._timers.values()) - time.monotonic())
+        for fd, events in self._epoll.poll(timeout):
+            callback = self._callbacks.get(fd)
+            if callback is not None:  # an earlier callback of this turn may have dropped it
+                callback(events)
+        now = time.monotonic()
+        for name, (when, due) in list(self._timers.items()):
+            if when <= now and self._timers.get(name, (0.0, None))[0] == when:
+                del self._timers[name]
+                due()

@@ -1,0 +1,110 @@
+"""The worker's hand on its run log: never loses a lifecycle record, never blocks on a sync."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import time
+from collections.abc import Callable
+
+from ..runlog.sync import SyncJob
+from ..runlog.writer import LogFullError, LogWriter
+from .poller import READ, Poller
+
+SYNC_BYTES = 1024 * 1024
+SYNC_SECONDS = 1.0
+_RETRY_SECONDS = 0.5
+
+
+class Recorder:
+    """Appends, flushes once a turn, syncs in the background.
+
+    A lifecycle record that does not fit on a full disk stays batched in the log, in
+    order, and is tried again; output is the log's own affair (it drops and counts).
+    ``on_head`` is called with the new head after every flush that moved it.
+    """
+
+    def __init__(self, log: LogWriter, poller: Poller, on_head: Callable[[int], None]) -> None:
+        self.log = log
+        self._poller = poller
+        self._on_head = on_head
+        self._unsynced = 0
+        self._syncing: SyncJob | None = None
+        self._sync_error: OSError | None = None
+        self._told_head = log.head
+        self._done_read, self._done_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        poller.watch(self._done_read, READ, lambda _: self._sync_done())
+
+    def record(self, kind: str, detail: dict[str, object]) -> None:
+        """Append one lifecycle event; it reaches the file at the next `flush`."""
+        self.log.append(kind, detail)
+
+    def output(self, stream: str, data: bytes) -> None:
+        """Append output bytes.  On a full disk they are dropped and counted, never waited for."""
+        self.log.append_output(stream, data)
+        self._unsynced += len(data)
+
+    def flush(self) -> None:
+        """Write what was appended, and wake whoever waits for it."""
+        try:
+            self.log.flush()
+        except LogFullError:
+            self._poller.at("retry", time.monotonic() + _RETRY_SECONDS, self.flush)
+            return
+        self._tell_head()
+        self._sync_if_due()
+
+    def finish(self, kind: str, detail: dict[str, object]) -> None:
+        """Append the last record and return when it is durable.  Holds on for as long as it takes.
+
+        The lock stays ours meanwhile, so nobody takes the run for lost.
+        """
+        while self._syncing is not None:
+            self._poller.turn()
+        while True:
+            try:
+                self.log.finish(kind, detail)
+                break
+            except LogFullError:
+                time.sleep(_RETRY_SECONDS)
+        self._tell_head()
+
+    def _tell_head(self) -> None:
+        if self.log.head > self._told_head:
+            self._told_head = self.log.head
+            self._on_head(self._told_head)
+
+    def _sync_if_due(self) -> None:
+        if not self._unsynced or self._syncing is not None:
+            return
+        if self._unsynced >= SYNC_BYTES:
+            self._start_sync()
+        elif not self._poller.armed("sync"):
+            self._poller.at("sync", time.monotonic() + SYNC_SECONDS, self._start_sync)
+
+    def _start_sync(self) -> None:
+        if self._syncing is not None:
+            return
+        self._poller.cancel("sync")
+        try:
+            self._syncing = self.log.begin_sync()
+        except LogFullError:
+            return  # what is on the disk will be synced with what follows
+        self._unsynced = 0
+        # One short-lived thread: fdatasync releases the interpreter while the disk works.
+        _thread.start_new_thread(self._sync_in_thread, (self._syncing,))
+
+    def _sync_in_thread(self, job: SyncJob) -> None:
+        try:
+            job()
+        except OSError as error:
+            self._sync_error = error
+        os.write(self._done_write, b"\0")
+
+    def _sync_done(self) -> None:
+        os.read(self._done_read, 64)
+        job, self._syncing = self._syncing, None
+        error, self._sync_error = self._sync_error, None
+        if job is not None:
+            self.log.end_sync(job, error)
+        self._sync_if_due()

@@ -1,0 +1,117 @@
+"""Streaming filters between the program's pipe and the log.
+
+`Redactor` replaces secret values, also when they arrive in pieces: bytes that may
+be the beginning of a secret wait for what follows.  `Utf8Boundary` keeps an event
+from ending inside a character, so that every event's text stands by itself.
+"""
+
+from __future__ import annotations
+
+from ..model.secrets import REDACTED
+
+_MARK = REDACTED.encode("ascii")
+
+
+class Redactor:
+    """Replaces each maximal stretch of secret bytes by one ``[redacted]``.
+
+    Memory is bounded by the longest secret: ``_held`` is the tail that may
+    still become one, and the first ``_covered`` bytes of it belong to a secret
+    whose mark was already given out.
+    """
+
+    def __init__(self, secrets: list[bytes]) -> None:
+        self._secrets = [secret for secret in secrets if secret]
+        self._held = b""
+        self._covered = 0
+
+    def feed(self, data: bytes) -> bytes:
+        if not self._secrets:
+            return data
+        buffer = self._held + data
+        hold = self._possible_start(buffer)
+        return self._emit(buffer, hold)
+
+    def finish(self) -> bytes:
+        """The stream has ended: what waited is not a secret after all."""
+        rest = self._held[self._covered :]
+        self._held, self._covered = b"", 0
+        return rest
+
+    def _emit(self, buffer: bytes, hold: int) -> bytes:
+        """Everything before ``hold``, marks in place of secrets; keeps the rest."""
+        parts: list[bytes] = []
+        position = self._covered
+        marked = position > 0  # the stretch that ends at ``position`` already has its mark
+        for start, end in self._spans(buffer):
+            if start >= hold:
+                break  # it is wholly in the part that waits, and will be found again
+            if start > position or not marked:
+                parts += (buffer[position:start], _MARK)
+            position, marked = max(position, end), True
+        if position < hold:
+            parts.append(buffer[position:hold])
+        self._covered = max(0, position - hold)
+        self._held = buffer[hold:]
+        return b"".join(parts)
+
+    def _spans(self, buffer: bytes) -> list[tuple[int, int]]:
+        """Where secrets stand, overlapping and touching ones merged."""
+        found: list[tuple[int, int]] = []
+        for secret in self._secrets:
+            at = buffer.find(secret)
+            while at >= 0:
+                found.append((at, at + len(secret)))
+                at = buffer.find(secret, at + 1)
+        found.sort()
+        merged: list[tuple[int, int]] = []
+        for start, end in found:
+            if merged and start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((start, end))
+        return merged
+
+    def _possible_start(self, buffer: bytes) -> int:
+        """The earliest position from which the rest may be the beginning of a secret."""
+        earliest = len(buffer)
+        for secret in self._secrets:
+            at = max(0, len(buffer) - len(secret) + 1)
+            while at < earliest:
+                at = buffer.find(secret[:1], at, earliest)
+                if at < 0:
+                    break
+                if secret.startswith(buffer[at:]):
+                    earliest = at
+                    break
+                at += 1
+        return earliest
+
+
+class Utf8Boundary:
+    """Holds back up to three bytes of a character that is not complete yet."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        if self._held:
+            data = self._held + data
+        keep = incomplete_tail(data)
+        self._held = data[len(data) - keep :] if keep else b""
+        return data[: len(data) - keep] if keep else data
+
+    def finish(self) -> bytes:
+        rest, self._held = self._held, b""
+        return rest
+
+
+def incomplete_tail(data: bytes) -> int:
+    """How many bytes at the end begin a UTF-8 sequence (RFC 3629) that lacks its rest: 0 to 3."""
+    for back in range(1, min(3, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue
+        length = 2 if 0xC2 <= byte <= 0xDF else 3 if byte >> 4 == 0xE else 4 if 0xF0 <= byte <= 0xF4 else 1
+        return back if length > back else 0
+    return 0

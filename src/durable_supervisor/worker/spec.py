@@ -1,0 +1,63 @@
+"""What the supervisor hands to a worker, over a descriptor and never on disk."""
+
+from __future__ import annotations
+
+import socket
+
+from ..process.channel import FrameParser
+
+CHANNEL_FD = 3  # the worker's end of its channel to the supervisor
+LOG_FD = 4  # the locked run log
+STDIN_NULL, STDIN_BYTES, STDIN_OPEN = "null", "bytes", "open"
+
+
+class Spec:
+    """One attempt of one run.  ``shown_argv`` and ``shown_cwd`` are redacted, for the log."""
+
+    __slots__ = (
+        "argv", "attempt", "completion", "cwd", "env", "grace", "idle_timeout", "max_stderr_bytes",
+        "max_stdout_bytes", "on_limit", "run_id", "runs_dir", "secrets", "shard", "shown_argv", "shown_cwd",
+        "stdin", "stdin_bytes", "timeout", "umask",
+    )  # fmt: skip
+
+    run_id: str
+    attempt: int
+    runs_dir: str
+    shard: str
+    argv: list[str]
+    cwd: str
+    env: dict[str, str]
+    umask: int
+    secrets: list[str]
+    shown_argv: list[str]
+    shown_cwd: str
+    completion: str
+    timeout: float | None
+    idle_timeout: float | None
+    grace: float
+    max_stdout_bytes: int
+    max_stderr_bytes: int
+    on_limit: str
+    stdin: str
+    stdin_bytes: bytes
+
+    @classmethod
+    def from_message(cls, message: dict[str, object], blob: bytes) -> Spec:
+        """From the first frame of the channel; its keys are the attribute names."""
+        spec = cls()
+        for name in cls.__slots__:
+            if name != "stdin_bytes":
+                setattr(spec, name, message[name])
+        spec.stdin_bytes = blob
+        return spec
+
+
+def receive_spec(channel: socket.socket) -> Spec | None:
+    """Wait for the whole spec.  None: the supervisor died first, so nothing was dispatched."""
+    parser = FrameParser()
+    while True:
+        data = channel.recv(1 << 20)
+        if not data:
+            return None
+        for message, blob in parser.feed(data):
+            return Spec.from_message(message, blob)

@@ -1,0 +1,239 @@
+"""A released program: capture it, stop it when due, and write its receipt."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+
+from ..model.events import Kind
+from ..model.secrets import redact_text
+from ..process import tree
+from ..process.clock import Clock
+from ..process.failpoints import failpoint
+from ..process.gate import Stdio
+from ..process.program import StartFailure
+from ..runlog.paths import RunPaths
+from ..runlog.writer import LogWriter
+from .capture import Capture
+from .connections import ControlSocket
+from .controls import Controls
+from .deadlines import Deadlines
+from .effects import Effects
+from .ending import errno_name, make_receipt, outcome_of
+from .poller import READ, Poller
+from .record import Recorder
+from .spec import STDIN_BYTES, Spec
+from .stdin import StdinFeed
+from .stopping import LEFTOVER, Stopper
+
+DRAIN_SECONDS = 0.5  # how long a pipe held open by others may delay the end
+_SOCKET_DELAY = 0.01  # a run that is over by then never makes a socket file
+_LAST_READ = 8 * 1024 * 1024
+
+
+class Tending:
+    """One attempt from the gate to the receipt."""
+
+    def __init__(
+        self, spec: Spec, log: LogWriter, clock: Clock, paths: RunPaths, channel: socket.socket
+    ) -> None:
+        self.spec = spec
+        self.leader = 0
+        self.exit: tuple[int | None, int | None] | None = None  # exit code or signal, as waitid says
+        self.stdin: StdinFeed | None = None
+        self._clock = clock
+        self._poller = Poller()
+        self._captures: list[Capture] = []
+        self._released = (0, 0)  # wall and elapsed nanoseconds
+        self._drain_until = 0.0
+        self._finished = False
+        self.recorder = Recorder(log, self._poller, self._on_head)
+        self._stopper = Stopper(
+            self.recorder, self._poller, after_step=self._look_at_children, give_up=self._give_up
+        )
+        self._deadlines = Deadlines(self._poller, self._last_output, self._due)
+        controls = Controls(self.recorder, Effects(self).table())
+        self._socket = ControlSocket(paths.socket, self._poller, controls.on_message)
+        self._supervisor = self._socket.adopt(channel)
+
+    # Before the release.
+
+    def make_pipes(self) -> Stdio:
+        """The program's ends of its stdio; ours are watched once it is released."""
+        spec = self.spec
+        secrets = [value.encode("utf-8", "surrogateescape") for value in spec.secrets]
+        theirs = {}
+        for stream, cap in (("stdout", spec.max_stdout_bytes), ("stderr", spec.max_stderr_bytes)):
+            ours, theirs[stream] = os.pipe2(os.O_CLOEXEC)
+            bound = cap if spec.on_limit == "terminate" else None
+            self._captures.append(Capture(stream, ours, secrets, self.recorder, bound))
+        if spec.stdin == "null":
+            stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        else:
+            stdin, feeder = os.pipe2(os.O_CLOEXEC)
+            self.stdin = StdinFeed(feeder, self._poller)
+        return Stdio(stdin, theirs["stdout"], theirs["stderr"])
+
+    def refuse(self, failure: StartFailure) -> None:
+        """User code never ran: say why, durably, and tell the supervisor."""
+        detail: dict[str, object] = {
+            "errno": failure.code,
+            "error": errno_name(failure.code),
+            "step": failure.step,
+            "path": redact_text(failure.path, self.spec.secrets),
+        }
+        self.recorder.record(Kind.PROGRAM_EXEC_FAILED, detail)
+        self.recorder.finish(Kind.RUN_NOT_STARTED, {"reason": detail["error"], **detail})
+        self._say("not_started")
+
+    # After it.
+
+    def began(self, leader: int) -> None:
+        """The program runs: watch it, feed it, and start its clocks."""
+        self.leader = leader
+        self._released = (self._clock.wall_ns(), self._clock.elapsed_ns())
+        self._watch_signals()
+        for capture in self._captures:
+            capture.start(self._poller)
+        if self.stdin is not None and self.spec.stdin == STDIN_BYTES:
+            feed, self.spec.stdin_bytes = self.spec.stdin_bytes, b""
+            self.stdin.write(feed, lambda *_: None)
+            self.stdin.close_when_empty()
+        self._deadlines.arm(self.spec.timeout, self.spec.idle_timeout)
+        self._poller.at("socket", time.monotonic() + _SOCKET_DELAY, self._socket.ensure)
+        self._say("released")
+        self._look_at_children()  # it may have ended before its signals were watched
+
+    def until_finished(self) -> None:
+        """Serve the run until its receipt is durable."""
+        while not self._finished:
+            self._poller.turn()
+            self.recorder.flush()
+            for capture in self._captures:
+                if capture.exceeded and not self._stopper.active:
+                    self._due(f"{capture.stream}_limit")
+            if self.exit is not None and not self._finished:
+                self._advance()
+        self._socket.close()
+
+    def begin_stop(self, reason: str, grace: float, control_id: str | None = None) -> str:
+        """Start or hasten the ladder; see `Stopper.begin` for the answer."""
+        return self._stopper.begin(reason, grace, over=self._over, control_id=control_id)
+
+    @property
+    def _over(self) -> bool:
+        """Has the run ended by itself?  What follows can no longer change its outcome."""
+        return self.exit is not None and self.spec.completion == "leader"
+
+    # What happens meanwhile.
+
+    def _watch_signals(self) -> None:
+        wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        for signo in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(signo, lambda *_: None)
+        self._poller.watch(wake_read, READ, lambda _: self._on_signals(os.read(wake_read, 512)))
+
+    def _on_signals(self, received: bytes) -> None:
+        if signal.SIGTERM in received and not self._over:
+            self.begin_stop("worker_terminated", self.spec.grace)
+        if signal.SIGUSR1 in received:
+            self._socket.ensure()
+        self._look_at_children()
+
+    def _on_head(self, head: int) -> None:
+        self._socket.wake(head)
+
+    def _say(self, what: str) -> None:
+        self._supervisor.send({"type": what, "head": self.recorder.log.head})
+
+    def _due(self, reason: str) -> None:
+        if not self._over and not self._finished:
+            self.begin_stop(reason, self.spec.grace)
+
+    def _last_output(self) -> float:
+        return max(capture.active_at for capture in self._captures)
+
+    def _look_at_children(self) -> None:
+        """Note the leader's exit without reaping it, which pins its pid; reap everyone else."""
+        if self.exit is None:
+            status = os.waitid(os.P_PID, self.leader, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if status is not None:
+                self._leader_exited(status.si_code == os.CLD_EXITED, status.si_status)
+        tree.reap_others(self.leader)
+
+    def _leader_exited(self, by_itself: bool, status: int) -> None:
+        self.exit = (status, None) if by_itself else (None, status)
+        self._drain_until = time.monotonic() + DRAIN_SECONDS
+        failpoint("worker.before_exited")
+        self.recorder.record(Kind.PROGRAM_EXITED, {"code": self.exit[0], "signal": self.exit[1]})
+        self.recorder.flush()
+        failpoint("worker.exited")
+        if self.stdin is not None:
+            self.stdin.abandon()
+
+    def _advance(self) -> None:
+        """The leader has exited: is the tree gone, is the output complete, what is due?"""
+        for capture in self._captures:
+            capture.read_all(self._poller, _LAST_READ)
+        drained = not any(capture.open for capture in self._captures)
+        waited = time.monotonic() >= self._drain_until
+        if not drained and not waited:
+            self._poller.at("drain", self._drain_until, lambda: None)
+            return
+        tree.reap_others(self.leader)
+        if tree.children_of(os.getpid()) == [self.leader]:
+            self._finish([])
+        elif not self._stopper.active and self.spec.completion == "leader":
+            self.begin_stop(LEFTOVER, self.spec.grace)
+
+    # The end.
+
+    def _give_up(self, survivors: list[dict[str, object]]) -> None:
+        """The ladder's bound has passed.  Without an exit status there is nothing to state yet."""
+        if self.exit is not None and not self._finished:
+            self._finish(survivors)
+
+    def _finish(self, survivors: list[dict[str, object]]) -> None:
+        """Nothing is left (or what is left has a name): the receipt, durable."""
+        assert self.exit is not None
+        self._finished = True
+        self._stopper.end()
+        output = {capture.stream: self._close_stream(capture) for capture in self._captures}
+        os.waitid(os.P_PID, self.leader, os.WEXITED)
+        stop = self._stopper.summary()
+        wall, elapsed = self._clock.wall_ns(), self._clock.elapsed_ns()
+        receipt = make_receipt(
+            attempt=self.spec.attempt,
+            outcome=outcome_of(str(stop["reason"]) if stop else None, *self.exit),
+            started_ns=self._released[0],
+            finished_ns=wall,
+            duration_ns=elapsed - self._released[1],
+            output=output,
+            stdin_bytes=self.stdin.written if self.stdin is not None else 0,
+            survivors=survivors,
+            stop=stop,
+            cleanup_confirmed=not survivors and _nothing_left(),
+        )
+        failpoint("worker.before_receipt")
+        self.recorder.finish(Kind.RUN_FINISHED, receipt)
+        failpoint("worker.receipt")
+        self._say("finished")
+
+    def _close_stream(self, capture: Capture) -> dict[str, object]:
+        """Totals of a stream; ``complete`` is false when its pipe never reported end-of-file."""
+        complete = not capture.open
+        capture.close(self._poller)
+        dropped = self.recorder.log.dropped(capture.stream)
+        return {"bytes": capture.seen, "dropped": dropped, "complete": complete}
+
+
+def _nothing_left() -> bool:
+    """waitid(2) fails with ECHILD exactly when no child of any kind remains."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
