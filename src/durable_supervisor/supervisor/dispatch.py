@@ -9,13 +9,14 @@ nobody will ever run this attempt.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from ..journal import meta, runs
+from ..journal import runs
 from ..journal.connection import Journal
 from ..journal.rows import Admission
 from ..model.errors import ErrorCode, Phase, SupervisorError
@@ -51,6 +52,7 @@ class Dispatcher:
         clock: Clock,
         blocking: Blocking[Any],
         on_news: Callable[[str], None],
+        first_serial: int,
     ) -> None:
         self.links: dict[str, WorkerLink] = {}
         self._place = place
@@ -61,7 +63,7 @@ class Dispatcher:
         self._on_news = on_news
         self._watches: set[ExitWatch] = set()
         self._turns: dict[tuple[str, str], asyncio.Lock] = {}
-        self._serial = 0
+        self._serials = itertools.count(first_serial)
 
     def close(self) -> None:
         """Let go of every worker.  They go on."""
@@ -110,10 +112,8 @@ class Dispatcher:
     async def _choose(self, known: Admission | None) -> Place:
         """A new run, or the next attempt of one that provably never ran."""
         if known is None:
-            if not self._serial:
-                self._serial = await self._journal.read(meta.next_serial) - 1
-            self._serial += 1
-            return Place(new_run_id(os.urandom), self._serial, shard_of(self._serial), 1, 1)
+            serial = next(self._serials)
+            return Place(new_run_id(os.urandom), serial, shard_of(serial), 1, 1)
         row = known.row
         reader = LogReader(RunPaths(self._place.runs, row.shard, row.run_id), row.attempt)
         evidence = await self._blocking(lambda: reader.evidence())

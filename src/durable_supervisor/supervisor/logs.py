@@ -30,7 +30,13 @@ def report(news: RunRow | Exception) -> None:
 
 def _logger() -> BoundLogger:
     # Imported at the first use: it costs more than everything else here together.
-    from structlog.stdlib import get_logger
+    import structlog
 
-    logger: BoundLogger = get_logger(_NAME)
+    # Wrapped here, so that neither the host's structlog settings nor the lack of any matter:
+    # one JSON object per message goes to the standard logger of this name.
+    logger: BoundLogger = structlog.wrap_logger(
+        logging.getLogger(_NAME),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        processors=[structlog.stdlib.add_log_level, structlog.processors.JSONRenderer()],
+    )
     return logger

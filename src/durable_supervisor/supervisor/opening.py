@@ -19,11 +19,12 @@ RECOVER_HINT = "run `durable-supervisor recover`: it rebuilds the journal from t
 
 
 class Identity:
-    """The directory's id and key, which every log header and digest refers to."""
+    """The directory's id and key, which every log header and digest refers to, and the next free serial."""
 
-    __slots__ = ("directory_id", "key", "key_id")
+    __slots__ = ("directory_id", "first_serial", "key", "key_id")
 
-    def __init__(self, directory_id: str, key: bytes) -> None:
+    def __init__(self, directory_id: str, key: bytes, first_serial: int) -> None:
+        self.first_serial = first_serial
         self.directory_id = directory_id
         self.key = key
         self.key_id = key_id(key)
@@ -52,7 +53,8 @@ async def open_journal(place: StateDir) -> tuple[Journal, Identity]:
 async def _identify(place: StateDir, journal: Journal) -> Identity:
     known = await journal.read(meta.directory_id)
     key = load_key(place, create=known is None)
-    identity = Identity(known or new_id("dir", os.urandom), key)
+    first_serial = await journal.read(meta.next_serial)
+    identity = Identity(known or new_id("dir", os.urandom), key, first_serial)
     if known is None:
         await journal.write(lambda conn: meta.adopt(conn, identity.directory_id, identity.key_id))
     await _compare_with_logs(place, journal, identity)
@@ -61,8 +63,7 @@ async def _identify(place: StateDir, journal: Journal) -> Identity:
 
 async def _compare_with_logs(place: StateDir, journal: Journal, identity: Identity) -> None:
     """Every log of the newest shards must have a row: looks at no more than a shard's worth."""
-    last = await journal.read(meta.next_serial) - 1
-    base = shard_of(max(last, 0))
+    base = shard_of(identity.first_serial - 1)
     rows = await journal.read(lambda conn: listing.attempts_since(conn, _first_serial(base)))
     for shard in [name for name in list_shards(place.runs) if (len(name), name) >= (len(base), base)]:
         for run_id, attempt in list_runs(place.runs, shard).items():

@@ -65,7 +65,9 @@ class Supervisor(Observer):
         self._reconciler = Reconciler(
             journal, evidence_place, clock, on_change=report, on_error=report, interval=math.inf
         )
-        self._dispatcher = Dispatcher(place, journal, ident, clock, self._blocking, self._on_news)
+        self._dispatcher = Dispatcher(
+            place, journal, ident, clock, self._blocking, self._on_news, ident.first_serial
+        )
         self._resolver = Resolver(self, journal, self._reconciler, clock)
         self._watches: dict[str, ExitWatch] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
