@@ -251,7 +251,8 @@ def test_what_its_owner_stopped_is_not_retryable() -> None:
 def test_the_evidence_names_a_reused_pid() -> None:
     evidence = decide(replace(RELEASED, program=REUSED)).evidence
     assert evidence["program"] == {
-        **IDENTITY.to_dict(),
+        "pid": 4321,
+        "start_ticks": 99,
         "liveness": "gone",
         "mismatch": {"pid": 4321, "start_ticks": 777},
     }

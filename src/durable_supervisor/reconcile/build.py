@@ -42,7 +42,7 @@ def _verdict(kind: VerdictKind, row: int, seen: Observation, reason: str) -> Ver
         reason=reason,
         evidence=_evidence(row, seen),
         retryable=kind is VerdictKind.NOT_STARTED and not _stopped_by_owner(seen),
-        log_health=_health(seen),
+        log_health=health(seen),
     )
 
 
@@ -53,7 +53,7 @@ def always(kind: VerdictKind, reason: Reason) -> Callable[[int, Observation], Ve
 def keep(row: int, seen: Observation) -> Verdict:
     kept = VerdictKind.KEPT
     reason = Reason.SETTLED.value
-    return Verdict(kind=kept, row=row, state=seen.state, reason=reason, log_health=_health(seen))
+    return Verdict(kind=kept, row=row, state=seen.state, reason=reason, log_health=health(seen))
 
 
 def reattach(row: int, seen: Observation) -> Verdict:
@@ -63,7 +63,7 @@ def reattach(row: int, seen: Observation) -> Verdict:
         state=_logged_state(seen),
         reason=Reason.WORKER_ALIVE.value,
         evidence=_evidence(row, seen),
-        log_health=_health(seen),
+        log_health=health(seen),
     )
 
 
@@ -82,7 +82,8 @@ def _from_receipt(row: int, seen: Observation, receipt: JsonDict) -> Verdict:
     if outcome is None:  # written by something newer or broken: it says "ended", but not how
         return _verdict(VerdictKind.QUARANTINED, row, seen, Reason.RECEIPT_UNREADABLE.value)
     kind, reason = VerdictKind.FINISHED, Reason.LOGGED
-    if receipt.get("cleanup_confirmed") is False and seen.same_boot:  # a reboot ended the rest
+    unconfirmed = receipt.get("cleanup_confirmed") is False and not receipt.get("incomplete")
+    if unconfirmed and seen.same_boot:  # a reboot ended the rest
         kind, reason = VerdictKind.QUARANTINED, Reason.CLEANUP_UNCONFIRMED
     return _with_end(_verdict(kind, row, seen, reason.value), outcome, receipt)
 
@@ -96,6 +97,7 @@ def from_exit(row: int, seen: Observation) -> Verdict:
     if outcome.kind is OutcomeKind.EXITED:
         outcome = natural(outcome.code, outcome.signal)
     receipt: JsonDict = {
+        "attempt": seen.attempt,
         "outcome": outcome.to_dict(),
         "exit": end,
         "rusage": exited.get("rusage"),
@@ -150,7 +152,9 @@ def _outcome(form: object) -> Outcome | None:
 
 
 def _stop_kind(seen: Observation) -> str:
-    reason = (seen.stopping or {}).get("reason")
+    stopping = seen.stopping or {}
+    # A stop that found the leader gone already did not end it.
+    reason = None if stopping.get("after_exit") else stopping.get("reason")
     kind = _STOP_OUTCOMES.get(reason) if isinstance(reason, str) else None
     return OutcomeKind.EXITED.value if kind is None else kind.value
 
@@ -187,7 +191,7 @@ def _log_reason(seen: Observation) -> Reason:
     return NO_LOCK_ANSWER.get(seen.lock, Reason.LOG_CORRUPT)
 
 
-def _health(seen: Observation) -> JsonDict | None:
+def health(seen: Observation) -> JsonDict | None:
     """What is wrong with the log, or None; a torn tail of an open log is not a fault yet."""
     if seen.log in _LOG_REASONS:
         return {"status": seen.log.value}

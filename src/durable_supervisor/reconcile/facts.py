@@ -71,8 +71,12 @@ class Sighting:
     now: ProcessIdentity | None = None
 
     def to_dict(self) -> JsonDict:
-        """The recorded identity, ``liveness`` and, for a reused pid, ``mismatch``."""
-        form = {**self.identity.to_dict(), "liveness": self.liveness.value}
+        """``pid``, ``start_ticks``, ``liveness`` and, for a reused pid, ``mismatch``."""
+        form: JsonDict = {
+            "pid": self.identity.pid,
+            "start_ticks": self.identity.start_ticks,
+            "liveness": self.liveness.value,
+        }
         if self.now is not None:
             form["mismatch"] = {"pid": self.now.pid, "start_ticks": self.now.start_ticks}
         return form
@@ -106,6 +110,7 @@ class Observation:
     crash_text: str | None = None
     damage: tuple[JsonDict, ...] = ()
     intent_boot_id: str | None = None
+    attempt: int = 1
     head: int = 0
     generation: int = 0
 

@@ -1,0 +1,184 @@
+"""When to judge: every open run at open, then each run that something happened to.
+
+Level-triggered: a mark only says "look at this run", however often it is made; what
+is found is decided by the evidence then.  A slow pass over all open runs finds
+what no mark told of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from ..journal.connection import Journal
+from ..journal.listing import judged_runs
+from ..journal.rows import RunRow
+from ..journal.runs import get, unknown_run
+from ..process.clock import Clock
+from .act import Judged, Spoken, fold, is_news, owes_word, speak
+from .decide import decide
+from .observe import PATIENCE, Place, in_passing, look
+
+T = TypeVar("T")
+
+PAGE = 500
+INTERVAL = 15.0
+# A word in a log costs disk syncs, some 10 to 30 ms.  Where more runs than these settle at
+# once (a power cut, every worker killed) the journal, which is the authority, says it alone.
+WORDS_AT_ONCE = 16
+_RETRY_SECONDS = 1.0
+_ROUNDS = 3
+
+
+@dataclass(slots=True)
+class PassReport:
+    """What a pass did: how many runs were judged, and the rows it changed (as they are now)."""
+
+    judged: int = 0
+    changed: list[RunRow] = field(default_factory=list)
+
+
+class Reconciler:
+    """Judges runs of one journal, one batch at a time; file work happens in a thread.
+
+    ``on_change`` is called on the loop with each changed row.  `run` is the background
+    part; `pass_once` and `judge` also work without it.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        place: Place,
+        clock: Clock,
+        *,
+        on_change: Callable[[RunRow], None] | None = None,
+        on_error: Callable[[Exception], None] | None = None,
+        interval: float = INTERVAL,
+    ) -> None:
+        self._journal = journal
+        self._place = place
+        self._clock = clock
+        self._on_change = on_change
+        self._on_error = on_error
+        self._interval = interval
+        self._marked: set[str] = set()
+        self._wake = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def pass_once(self) -> PassReport:
+        """Judge every open and quarantined run.  A cancelled caller stops nothing half-way."""
+        return await self._apart(self._pass())
+
+    async def judge(self, run_id: str) -> RunRow:
+        """Judge one run now, a settled one for its log's health; its row as it is after that.
+
+        Raises SupervisorError ``UNKNOWN_RUN``, and what the journal raises.
+        """
+        await self._apart(self._judge_ids([run_id]))
+        row = await self._journal.read(lambda conn: get(conn, run_id))
+        if row is None:
+            raise unknown_run(run_id)
+        return row
+
+    def mark(self, run_id: str) -> None:
+        """Something happened to this run: have it judged soon.  Many marks make one look."""
+        self._marked.add(run_id)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Judge marked runs until cancelled, and all open ones every ``interval`` seconds."""
+        while True:
+            try:
+                async with asyncio.timeout(self._interval):
+                    await self._wake.wait()
+            except TimeoutError:
+                await self._guarded(self.pass_once(), set())
+                continue
+            self._wake.clear()
+            marked, self._marked = self._marked, set()
+            await self._guarded(self._apart(self._judge_ids(sorted(marked))), marked)
+
+    async def settle(self) -> None:
+        """Wait for judging under way (after `run` was cancelled, before the journal is closed)."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def _guarded(self, work: Coroutine[Any, Any, object], marked: set[str]) -> None:
+        """An error (a busy journal, a full disk) ends no loop: what was marked stays so."""
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001  (whatever it is, the next run must be judged)
+            if self._on_error is not None:
+                self._on_error(error)
+            self._marked |= marked
+            await asyncio.sleep(_RETRY_SECONDS)
+            if self._marked:
+                self._wake.set()
+
+    async def _apart(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def _pass(self) -> PassReport:
+        async with self._turn:
+            report, after = PassReport(), 0
+            while True:
+                rows = await self._journal.read(partial(judged_runs, after_serial=after, limit=PAGE))
+                if not rows:
+                    return report
+                after = rows[-1].serial
+                report.judged += len(rows)
+                report.changed += await self._judge(rows)
+
+    async def _judge_ids(self, run_ids: Sequence[str]) -> None:
+        async with self._turn:
+            found = await self._journal.read(lambda conn: [get(conn, run_id) for run_id in run_ids])
+            rows = [row for row in found if row is not None]
+            await self._judge(rows)
+
+    async def _judge(self, rows: Sequence[RunRow]) -> list[RunRow]:
+        """Observe, decide, act; a run whose evidence moved meanwhile is looked at again."""
+        changed: list[RunRow] = []
+        for _ in range(_ROUNDS):
+            judged = await asyncio.to_thread(self._look_at, rows)
+            news = [item for item in judged if is_news(item)]
+            if not news:
+                break
+            spoken = await asyncio.to_thread(self._speak, news)
+            ready = [item for item, said in zip(news, spoken, strict=True) if said is not Spoken.CHANGED]
+            if ready:
+                changed += self._tell(await fold(self._journal, ready, self._clock))
+            rows = [item.row for item, said in zip(news, spoken, strict=True) if said is Spoken.CHANGED]
+            if not rows:
+                break
+        return changed
+
+    def _look_at(self, rows: Sequence[RunRow]) -> list[Judged]:
+        """In a thread.  All that may be in passing share one short wait."""
+        seen = {row.run_id: look(row, self._place) for row in rows}
+        deadline = time.monotonic() + PATIENCE
+        pending = [row for row in rows if in_passing(seen[row.run_id])]
+        while pending and time.monotonic() < deadline:
+            time.sleep(0.002)
+            seen.update((row.run_id, look(row, self._place)) for row in pending)
+            pending = [row for row in pending if in_passing(seen[row.run_id])]
+        return [Judged(row, seen[row.run_id], decide(seen[row.run_id])) for row in rows]
+
+    def _speak(self, news: Sequence[Judged]) -> list[Spoken]:
+        """In a thread: every sync blocks."""
+        if sum(map(owes_word, news)) > WORDS_AT_ONCE:
+            return [Spoken.SILENT] * len(news)
+        return [speak(item, self._place, self._clock) for item in news]
+
+    def _tell(self, rows: list[RunRow]) -> list[RunRow]:
+        if self._on_change is not None:
+            for row in rows:
+                self._on_change(row)
+        return rows

@@ -1,0 +1,140 @@
+"""Gather the evidence about one run.  Reads only: takes no lock, creates and writes nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from ..journal.rows import RunRow
+from ..model.identity import Match, ProcessIdentity, compare
+from ..model.states import RunState
+from ..process.identity import Liveness, probe, read_identity
+from ..process.locks import LockState, probe_lock
+from ..runlog.evidence import LogEvidence
+from ..runlog.paths import RunPaths
+from ..runlog.reader import LogReader
+from .facts import JsonDict, LogStatus, Observation, Sighting
+
+# A killed worker's paused child shares the lock until it has closed its descriptors, and
+# leaves when the gate breaks; a supervisor holds the lock while it writes a verdict. All
+# of them are short: what still looks so after this many seconds is believed.
+PATIENCE = 0.25
+_PAUSE = 0.002
+_NOBODY = ProcessIdentity(0, 0, "", "", "", 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the runs are, and which boot this is."""
+
+    runs_dir: str
+    directory_id: str
+    boot_id: str
+
+    def paths(self, row: RunRow) -> RunPaths:
+        return RunPaths(self.runs_dir, row.shard, row.run_id)
+
+    def reader(self, row: RunRow) -> LogReader:
+        return LogReader(self.paths(row), row.attempt, directory_id=self.directory_id)
+
+
+def observe(row: RunRow, place: Place, patience: float = PATIENCE) -> Observation:
+    """One run's evidence; looks again for up to ``patience`` seconds while it may be in passing."""
+    deadline = time.monotonic() + patience
+    while True:
+        seen = look(row, place)
+        if not in_passing(seen) or time.monotonic() >= deadline:
+            return seen
+        time.sleep(_PAUSE)
+
+
+def in_passing(seen: Observation) -> bool:
+    """Could this be the short moment between a worker's death and its last traces' end?"""
+    if seen.receipt is not None or seen.last_word is not None:
+        return False
+    worker_gone = seen.worker is not None and seen.worker.liveness is Liveness.GONE
+    if seen.lock is LockState.HELD:
+        return worker_gone
+    paused_child = seen.program is not None and seen.program.liveness is Liveness.ALIVE
+    return seen.lock is LockState.FREE and paused_child and not seen.released
+
+
+def look(row: RunRow, place: Place) -> Observation:
+    """One look, in the order that cannot misjudge a worker that ends meanwhile.
+
+    Lock first, log second: once the lock is free nobody writes, so the log read
+    after that is complete.  Was it held, the log may be older than the worker's
+    end; then the worker is looked up last, and a dead one makes the caller look again.
+    """
+    lock = probe_lock(place.paths(row).log(row.attempt))
+    return _observation(row, place, lock, read_log(row, place, final=lock is LockState.FREE))
+
+
+def read_log(row: RunRow, place: Place, *, final: bool) -> LogEvidence:
+    """The log as evidence.
+
+    ``final``: its writer is gone.  Has it left no last word, then what the log does
+    not say is evidence too, so every segment is searched for damage that may hide it.
+    """
+    reader = place.reader(row)
+    log = reader.evidence(boot_id=place.boot_id)
+    segmented = final and os.path.lexists(reader.paths.segments_dir(row.attempt))
+    if segmented and log.receipt is None and log.terminal is None:
+        log = reader.evidence(boot_id=place.boot_id, deep=True)
+    return log
+
+
+def _observation(row: RunRow, place: Place, lock: LockState, log: LogEvidence) -> Observation:
+    damage = tuple(log.damage)
+    # Under another boot, and nobody holds the lock: no process of this run can be left.
+    ended = row.boot_id != place.boot_id and lock is not LockState.HELD
+    return Observation(
+        state=row.state,
+        same_boot=row.boot_id == place.boot_id,
+        lock=lock,
+        log=LogStatus(log.status),
+        intact=not damage and log.generation <= 1,
+        corrupt=any(entry.get("class") == "corrupt" for entry in damage),
+        worker=_sighting(log.worker, ended),
+        program=_sighting(log.program, ended),
+        released=log.released or _journal_saw_release(row),
+        stop_requested=row.stop_requested,
+        stopping=log.stopping,
+        exited=log.exited,
+        exec_failed=log.exec_failed,
+        receipt=log.receipt,
+        last_word=log.terminal if log.receipt is None else None,
+        crash_text=log.crash_text,
+        damage=damage,
+        intent_boot_id=row.boot_id,
+        attempt=row.attempt,
+        head=log.head,
+        generation=log.generation,
+    )
+
+
+def _journal_saw_release(row: RunRow) -> bool:
+    """The journal folded the release, or an earlier verdict had it in its evidence."""
+    return row.state is RunState.RUNNING or bool((row.evidence or {}).get("released"))
+
+
+def _sighting(recorded: JsonDict | None, ended: bool) -> Sighting | None:
+    """Look a logged identity up.  One that cannot be read proves nothing either way."""
+    if recorded is None:
+        return None
+    try:
+        identity = ProcessIdentity.from_dict(recorded)
+    except ValueError:
+        return Sighting(_NOBODY, Liveness.UNPROVABLE)
+    if ended:
+        return Sighting(identity, Liveness.GONE)
+    try:
+        liveness = probe(identity)
+        now = read_identity(identity.pid) if liveness is Liveness.GONE else None
+    except OSError:
+        return Sighting(identity, Liveness.UNPROVABLE)
+    # After a reboot every pid is somebody else's: only a pid reused under this boot is news.
+    if now is not None and now.boot_id == identity.boot_id and compare(identity, now) is Match.DIFFERENT:
+        return Sighting(identity, liveness, now)
+    return Sighting(identity, liveness)
