@@ -9,30 +9,49 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-_PUBLIC = {
-    "Attachment": "durable_supervisor.supervisor.observer",
-    "Command": "durable_supervisor.model.command",
-    "Completion": "durable_supervisor.model.command",
-    "ErrorCode": "durable_supervisor.model.errors",
-    "Event": "durable_supervisor.model.events",
-    "Limits": "durable_supervisor.model.command",
-    "Observer": "durable_supervisor.supervisor.observer",
-    "OnLimit": "durable_supervisor.model.command",
-    "Outcome": "durable_supervisor.model.outcome",
-    "OutcomeKind": "durable_supervisor.model.outcome",
-    "RunState": "durable_supervisor.model.states",
-    "Supervisor": "durable_supervisor.supervisor.supervisor",
-    "SupervisorError": "durable_supervisor.model.errors",
+TYPE_CHECKING = False  # not from typing: every worker would pay for that import
+if TYPE_CHECKING:
+    from .model.command import Command, Completion, Limits, OnLimit
+    from .model.errors import ErrorCode, SupervisorError
+    from .model.events import Event
+    from .model.outcome import Outcome, OutcomeKind
+    from .model.states import RunState
+    from .reconcile.view import RunView
+    from .supervisor.answers import Run, StopReceipt
+    from .supervisor.observer import Attachment, Observer
+    from .supervisor.supervisor import Supervisor
+
+_MODULES = {
+    "Attachment": "supervisor.observer",
+    "Command": "model.command",
+    "Completion": "model.command",
+    "ErrorCode": "model.errors",
+    "Event": "model.events",
+    "Limits": "model.command",
+    "Observer": "supervisor.observer",
+    "OnLimit": "model.command",
+    "Outcome": "model.outcome",
+    "OutcomeKind": "model.outcome",
+    "Run": "supervisor.answers",
+    "RunState": "model.states",
+    "RunView": "reconcile.view",
+    "StopReceipt": "supervisor.answers",
+    "Supervisor": "supervisor.supervisor",
+    "SupervisorError": "model.errors",
 }
 
-__all__ = ["__version__", *sorted(_PUBLIC)]
+__all__ = [
+    "Attachment", "Command", "Completion", "ErrorCode", "Event", "Limits", "Observer", "OnLimit", "Outcome",
+    "OutcomeKind", "Run", "RunState", "RunView", "StopReceipt", "Supervisor", "SupervisorError",
+    "__version__",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
     """Import a public name at its first use (PEP 562)."""
-    module = _PUBLIC.get(name)
+    module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(module), name)
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
