@@ -67,6 +67,13 @@ class VerbCommand(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _words_as_given(super().get_params(ctx))
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # here, since typer would leave with 1
+            out.close_quietly()
+            return exit_codes.BROKEN_PIPE
+
 
 class VerbGroup(TyperGroup):
     """A group whose commands are built at their first use."""

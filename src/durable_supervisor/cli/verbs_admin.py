@@ -46,8 +46,7 @@ def resolve(
 
 async def _resolve(shared: Settings, run: str, action: str, note: str) -> int:
     async with owning(shared) as supervisor:
-        await supervisor.resolve(run, action, note=note)
-        view = await supervisor.inspect(run)
+        view = await supervisor.resolve(run, action, note=note)
     from .verbs_read import show
 
     show(shared, view)

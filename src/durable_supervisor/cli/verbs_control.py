@@ -118,10 +118,9 @@ async def _write(shared: Settings, run: str, chunks: Iterator[bytes], *, eof: bo
     written = 0
     async with observing(shared) as observer:
         for data in chunks:
-            for begin in range(0, len(data), _CHUNK):
-                piece = data[begin : begin + _CHUNK]
-                await observer.write_stdin(run, piece)
-                written += len(piece)
+            if data:
+                await observer.write_stdin(run, data)
+                written += len(data)
         if eof:
             await observer.write_stdin(run, b"", eof=True)
     form: dict[str, Any] = {

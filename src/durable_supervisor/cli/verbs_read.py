@@ -131,7 +131,7 @@ async def _wait(shared: Settings, run: str, timeout: float | None) -> int:
         try:
             view = await observer.wait(run, timeout=timeout)
         except SupervisorError as error:
-            if error.code not in (ErrorCode.OUTCOME_UNKNOWN, ErrorCode.NOT_STARTED, ErrorCode.WAIT_TIMEOUT):
+            if error.code not in (ErrorCode.OUTCOME_UNKNOWN, ErrorCode.WAIT_TIMEOUT):
                 raise
             _tell(shared, await observer.inspect(run))
             raise

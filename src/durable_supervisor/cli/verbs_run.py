@@ -18,7 +18,7 @@ from .options import Grace, Json, Raw, Settings, StateDir, settings
 from .printer import Printer, terminals
 from .session import drive, observing, owning
 from .style import Style
-from .verbs_start import not_started, refused_run
+from .verbs_start import hand_over, not_started
 
 if TYPE_CHECKING:
     from durable_supervisor.model.request import StartRequest
@@ -78,17 +78,7 @@ async def _run(shared: Settings, asked: StartRequest, printer: Printer) -> int:
 async def _begin(shared: Settings, asked: StartRequest) -> str:
     """Own the state directory only while starting, so that two `run`s work side by side."""
     async with owning(shared) as supervisor:
-        try:
-            started = await supervisor.start(
-                asked.command,
-                request_id=asked.request_id,
-                limits=asked.limits,
-                completion=asked.completion,
-                labels=asked.labels,
-            )
-        except SupervisorError as error:
-            return refused_run(error)
-        return started.id
+        return (await hand_over(supervisor, asked)).id
 
 
 async def _watch(observer: Observer, run_id: str, shared: Settings, printer: Printer) -> int:
@@ -104,7 +94,7 @@ async def _watch(observer: Observer, run_id: str, shared: Settings, printer: Pri
     try:
         view = await observer.wait(run_id)
     except SupervisorError as error:
-        if error.code not in (ErrorCode.OUTCOME_UNKNOWN, ErrorCode.NOT_STARTED):
+        if error.code is not ErrorCode.OUTCOME_UNKNOWN:
             raise
         lost = error
         view = await observer.inspect(run_id)

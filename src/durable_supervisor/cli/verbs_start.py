@@ -15,6 +15,8 @@ from .session import drive, owning
 
 if TYPE_CHECKING:
     from durable_supervisor.model.request import StartRequest
+    from durable_supervisor.supervisor.answers import Run
+    from durable_supervisor.supervisor.supervisor import Supervisor
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the request and print it; start nothing.")]
 
@@ -58,23 +60,11 @@ def start(
 
 async def _start(shared: Settings, asked: StartRequest) -> int:
     async with owning(shared) as supervisor:
-        try:
-            run = await supervisor.start(
-                asked.command,
-                request_id=asked.request_id,
-                limits=asked.limits,
-                completion=asked.completion,
-                labels=asked.labels,
-            )
-        except SupervisorError as error:
-            run = None
-            run_id = refused_run(error)
-        else:
-            run_id = run.id
-        view = await supervisor.inspect(run_id)
+        run = await hand_over(supervisor, asked)
+        view = await supervisor.inspect(run.id)
     form = view.to_dict()
     if shared.json:
-        out.document(form if run is None else run.to_dict())
+        out.document(run.to_dict())
     else:
         from .render import run_line
 
@@ -84,12 +74,15 @@ async def _start(shared: Settings, asked: StartRequest) -> int:
     return exit_codes.OK
 
 
-def refused_run(error: SupervisorError) -> str:
-    """The run that a NOT_STARTED error speaks of; any other error goes on its way."""
-    run_id = error.details.get("run_id")
-    if error.code is not ErrorCode.NOT_STARTED or not isinstance(run_id, str):
-        raise error
-    return run_id
+async def hand_over(supervisor: Supervisor, asked: StartRequest) -> Run:
+    """Ask for the start of what the options said."""
+    return await supervisor.start(
+        asked.command,
+        request_id=asked.request_id,
+        limits=asked.limits,
+        completion=asked.completion,
+        labels=asked.labels,
+    )
 
 
 def not_started(form: dict[str, object]) -> SupervisorError:
