@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 
 from .drops import LIMIT, DropRun, absorbable
-from .files import create_file, fsync_dir, open_regular, write_all
+from .files import create_file, fsync_dir, open_regular, remove, write_all
 from .format import EVENT, OUTPUT, SYNC, SegmentHeader, encode_record, salt_of
-from .paths import FIRST, RunPaths, SegmentKey
+from .paths import RunPaths, SegmentKey
 from .scan import Damage, Record, Scanner
 
 MIN_SEGMENT = 4 * 1024
@@ -69,42 +68,57 @@ class Bounds:
         kept = [live[i] + sum(segment.output[i] for segment in self.closed) for i in (0, 1)]
         while True:
             over = [kept[i] > self._caps[i] for i in (0, 1)]
-            index = self._oldest(over)
-            if index is None:
+            stretch = self._stretch(over, kept)
+            if stretch is None:
                 return
-            before = self.closed[index].output
-            after = self._compact(index, over)
+            for i, size in enumerate(self._compact(*stretch, over)):
+                self._dropped[i] += size
+                kept[i] -= size
+
+    def _stretch(self, over: list[bool], kept: list[int]) -> tuple[int, int] | None:
+        """``(first, last)`` index of the oldest segments to compact together; None when all fits.
+
+        The first segment is the head, and its file is the lock: it stays.  One segment
+        more than needed goes, so that a flood costs one compaction for every second segment.
+        """
+        surplus = [kept[i] - self._caps[i] + self._caps[i] // 8 if over[i] else 0 for i in (0, 1)]
+        first = last = 0
+        size = 0
+        for index in range(1, len(self.closed)):
+            segment = self.closed[index]
+            if first and (max(surplus) <= 0 or size > self._segment_bytes):
+                break
+            if any(surplus[i] > 0 and segment.output[i] for i in (0, 1)):
+                first = first or index
+                last = index
+                for i in (0, 1):
+                    surplus[i] -= segment.output[i]
+            if first:
+                size += sum(segment.output[i] for i in (0, 1) if not over[i])
+        return (first, last) if first else None
+
+    def _compact(self, first: int, last: int, over: list[bool]) -> tuple[int, int]:
+        """Replace a stretch, and the small segments right before it; returns the bytes dropped."""
+        kept = [0, 0]
+        dropped = [0, 0]
+        for segment in self.closed[first : last + 1]:
             for i in (0, 1):
-                self._dropped[i] += before[i] - after[i]
-                kept[i] -= before[i] - after[i]
-
-    def _oldest(self, over: list[bool]) -> int | None:
-        for index, segment in enumerate(self.closed):
-            # The first segment is the head, and its file is the lock: it stays.
-            if segment.key != FIRST and any(over[i] and segment.output[i] for i in (0, 1)):
-                return index
-        return None
-
-    def _compact(self, index: int, over: list[bool]) -> tuple[int, int]:
-        target = self.closed[index]
-        output = (0 if over[0] else target.output[0], 0 if over[1] else target.output[1])
-        first = index
-        room = self._segment_bytes - sum(output)
-        while first > 1 and self.closed[first - 1].key[1] and self.closed[first - 1].size <= room:
+                (dropped if over[i] else kept)[i] += segment.output[i]
+        room = self._segment_bytes - sum(kept)
+        while first > 1 and self.closed[first - 1].size <= room:
             first -= 1
             room -= self.closed[first].size
-        sources = self.closed[first : index + 1]
+            for i in (0, 1):
+                kept[i] += self.closed[first].output[i]
+        sources = [segment.key for segment in self.closed[first : last + 1]]
         mask = sum(1 << i for i in (0, 1) if over[i])
         for source in sources:
-            mask |= source.key[2]
-        key = (sources[0].key[0], target.last_seq, mask)
-        size = rewrite(self._paths, self._header, [source.key for source in sources], key, over)
-        kept = (
-            sum(source.output[0] for source in sources[:-1]) + output[0],
-            sum(source.output[1] for source in sources[:-1]) + output[1],
-        )
-        self.closed[first : index + 1] = [ClosedSegment(key, target.last_seq, size, kept)]
-        return output
+            mask |= source[2]
+        last_seq = self.closed[last].last_seq
+        key = (sources[0][0], last_seq, mask)
+        size = rewrite(self._paths, self._header, sources, key, over)
+        self.closed[first : last + 1] = [ClosedSegment(key, last_seq, size, (kept[0], kept[1]))]
+        return dropped[0], dropped[1]
 
 
 def rewrite(
@@ -118,8 +132,7 @@ def rewrite(
     directory = paths.segments_dir(header.attempt)
     path = paths.segment_file(header.attempt, key)
     half = path + ".tmp"
-    with suppress(FileNotFoundError):
-        os.unlink(half)
+    remove(half)
     fd = create_file(half)
     try:
         try:
@@ -129,14 +142,12 @@ def rewrite(
             os.close(fd)
         os.rename(half, path)
     except OSError:
-        with suppress(OSError):
-            os.unlink(half)
+        remove(half)
         raise
     fsync_dir(directory)
     for source in sources:
         if source != key:
-            with suppress(FileNotFoundError):
-                os.unlink(paths.segment_file(header.attempt, source))
+            remove(paths.segment_file(header.attempt, source))
     return size
 
 

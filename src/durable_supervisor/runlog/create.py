@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
-from .files import create_file, make_dir, write_all
+from .files import create_file, make_dir, remove, write_all
 from .format import (
     HEADER_SIZE,
     HeaderError,
@@ -58,8 +57,7 @@ def replace_segment(paths: RunPaths, header: SegmentHeader, record: Pending) -> 
     """A segment of just one record, synced before it gets its name (perhaps in place of a failed one)."""
     path = paths.segment(header.attempt, header.first_seq)
     half = path + ".tmp"
-    with suppress(FileNotFoundError):
-        os.unlink(half)
+    remove(half)
     make_dir(paths.segments_dir(header.attempt))
     fd = create_file(half)
     text = header.encode()
@@ -98,6 +96,5 @@ def _fill(fd: int, path: str, buffers: list[bytes]) -> None:
     _, number = write_all(fd, buffers, 0, sum(map(len, buffers)))
     if number:
         os.close(fd)
-        with suppress(OSError):
-            os.unlink(path)
+        remove(path)
         raise OSError(number, os.strerror(number), path)

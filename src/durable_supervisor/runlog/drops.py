@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from durable_supervisor.model.events import Kind
 
-from .format import STREAMS, encode_json
+from .format import MAX_META, STREAMS, encode_json
 
 LIMIT, DISK_FULL, IO_ERROR = "limit", "disk_full", "io_error"
 _OURS = frozenset({LIMIT, DISK_FULL, IO_ERROR})
@@ -62,8 +62,11 @@ class DropRun:
 
 
 def event_meta(kind: str, detail: dict[str, object]) -> bytes:
-    """The meta of an event record."""
-    return encode_json({"kind": kind, "detail": detail})
+    """The meta of an event record.  Raises ValueError when it is no JSON or over 16 MiB."""
+    meta = encode_json({"kind": kind, "detail": detail})
+    if len(meta) > MAX_META:
+        raise ValueError(f"the detail of {kind} is too large for the log")
+    return meta
 
 
 def absorbable(kind: str, detail: dict[str, object]) -> bool:

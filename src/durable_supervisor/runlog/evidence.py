@@ -23,7 +23,8 @@ class LogEvidence:
 
     __slots__ = (
         "attempt", "crash_text", "damage", "exec_failed", "exited", "generation", "has_records", "head",
-        "header", "last_verdict", "program", "receipt", "released", "status", "stopping", "terminal", "worker",
+        "header", "last_verdict", "program", "receipt", "released", "status", "stopping", "terminal",
+        "worker",
     )  # fmt: skip
 
     def __init__(

@@ -121,6 +121,14 @@ def _after(buffers: list[bytes], count: int) -> list[bytes]:
     return []
 
 
+def remove(path: str) -> None:
+    """Unlink, if it can be done; what stays behind is never read."""
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
 def fsync_dir(path: str) -> None:
     """Make the names in a directory durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

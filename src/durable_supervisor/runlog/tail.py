@@ -55,7 +55,8 @@ class Tail:
 
     __slots__ = (
         "_offset", "_synced", "attempt", "bad", "boot_id", "damage", "directory_id", "end", "facts",
-        "generation", "has_records", "head", "header", "key", "paths", "records_in_last", "status",
+        "generation", "has_records", "head", "header", "key", "last_header", "paths", "records_in_last",
+        "status",
     )  # fmt: skip
 
     def __init__(self, paths: RunPaths, attempt: int, directory_id: str | None = None) -> None:
@@ -72,6 +73,7 @@ class Tail:
         self.head = self.header.first_seq - 1 if self.header is not None else 0
         self.generation = 1
         self.boot_id = ""
+        self.last_header: SegmentHeader | None = None  # of the last segment
         self.has_records = False
         self.records_in_last = False
         self.damage: list[FoundDamage] = []
@@ -177,6 +179,7 @@ class Tail:
 
     def _enter(self, key: SegmentKey, header: SegmentHeader | None) -> None:
         self.key = key
+        self.last_header = header
         self.records_in_last = False
         self._synced = 0
         if key == FIRST:

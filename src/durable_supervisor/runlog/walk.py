@@ -44,7 +44,7 @@ class Walker:
         self.attempts = attempts
         self._at: _Position | None = None
         self._first_seqs: dict[int, int] = {1: 1}
-        self._tried: set[SegmentKey] = set()
+        self._tried: set[tuple[int, SegmentKey]] = set()  # walked since the last event
 
     def events(self, after: int) -> Iterator[Event]:
         """Every event with a seq above ``after``, each seq answered once, as far as the log goes now.
@@ -70,6 +70,7 @@ class Walker:
             here = beyond
 
     def _segment(self, position: _Position) -> _Steps:
+        self._tried.add((position.attempt, position.key))
         fd, size = open_regular(self.paths.segment_file(position.attempt, position.key))
         try:
             salt = salt_of(self.paths.run_id, position.attempt, position.key[0])
@@ -122,10 +123,9 @@ class Walker:
         A directory listing is no snapshot: beside a compaction it can show neither the
         old segments nor the new one.
         """
-        self._tried.add(position.key)
         for key in reversed(list_segments(self.paths, position.attempt)):
             if key[0] <= seq:
-                if key in self._tried or 0 < key[1] < seq:
+                if (position.attempt, key) in self._tried or 0 < key[1] < seq:
                     return None
                 return _Position(position.attempt, key, 0, position.seq)
         return None

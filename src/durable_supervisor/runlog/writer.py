@@ -85,11 +85,14 @@ class LogWriter:
 
     def resume(self, segment: SegmentFile, head: int, header: SegmentHeader, facts: Facts) -> None:
         """Go on behind ``head`` in another segment (repair)."""
+        self._segment.trim()
         self._segment = segment
         self._seq = head
+        self._synced = 0
         self._header = header
         self._facts = facts
-        self._dirs.add(self._paths.segments_dir(header.attempt))
+        if segment.key != FIRST:
+            self._dirs.add(self._paths.segments_dir(header.attempt))
         segment.keep_reserve()
 
     @property
@@ -375,7 +378,7 @@ class LogWriter:
             if job.key == segment.key:
                 self._failed = error.errno or 1
         elif job.key == segment.key and not self._failed:
-            unsynced = segment.end > job.end or segment.pending
+            unsynced = segment.end > job.end or bool(segment.pending)
             self._synced = max(self._synced, job.end)
             mark = encode_json({"synced": job.end})
             segment.put(SYNC, 0, self._seq, self._clock.wall_ns(), self._clock.elapsed_ns(), mark, b"")
