@@ -60,6 +60,7 @@ class PausedProgram:
             os.write(self._gate, b"\1")
         except BrokenPipeError:
             pass  # killed while paused: waitid will tell
+        failpoint("worker.gate_open")
         os.close(self._gate)
         report = os.read(self._failure, _FAILURE.size)
         os.close(self._failure)
@@ -105,8 +106,10 @@ def _child(program: Program, stdio: Stdio, gate: int, failure: int) -> None:
         step = 0
         os.chdir(program.cwd)
         os.umask(program.umask)
+        failpoint("program.paused")
         if os.read(gate, 1) != b"\1":
             os._exit(_NEVER_RELEASED)
+        failpoint("program.released")
         step = 1
         os.execve(program.path, program.argv, program.env)
     except OSError as error:

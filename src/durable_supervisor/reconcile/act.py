@@ -147,10 +147,14 @@ async def fold(journal: Journal, items: Sequence[Judged], clock: Clock) -> list[
     now_ns = clock.wall_ns()
     durable = any(_must_sync(item) for item in items)
     failpoint("reconcile.before_fold")
+
+    def settle(conn: sqlite3.Connection) -> list[RunRow]:
+        rows = [_settle(conn, item, now_ns) for item in items]
+        failpoint("reconcile.folding")
+        return rows
+
     try:
-        return await journal.write(
-            lambda conn: [_settle(conn, item, now_ns) for item in items], durable=durable
-        )
+        return await journal.write(settle, durable=durable)
     except SupervisorError:
         raise
     except Exception:  # noqa: BLE001  (a guard's refusal: find the run it is about)

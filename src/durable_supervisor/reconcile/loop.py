@@ -19,6 +19,7 @@ from ..journal.listing import judged_runs
 from ..journal.rows import RunRow
 from ..journal.runs import get, unknown_run
 from ..process.clock import Clock
+from ..process.failpoints import failpoint
 from .act import Judged, Spoken, fold, is_news, owes_word, speak
 from .decide import decide
 from .observe import PATIENCE, Place, in_passing, look
@@ -151,10 +152,12 @@ class Reconciler:
             news = [item for item in judged if is_news(item)]
             if not news:
                 break
+            failpoint("reconcile.judged")
             spoken = await asyncio.to_thread(self._speak, news)
             ready = [item for item, said in zip(news, spoken, strict=True) if said is not Spoken.CHANGED]
             if ready:
                 changed += self._tell(await fold(self._journal, ready, self._clock))
+                failpoint("reconcile.folded")
             rows = [item.row for item, said in zip(news, spoken, strict=True) if said is Spoken.CHANGED]
             if not rows:
                 break

@@ -10,6 +10,7 @@ import os
 
 from durable_supervisor.model.events import Kind
 from durable_supervisor.process.clock import Clock
+from durable_supervisor.process.failpoints import failpoint
 
 from .bounds import MAX_SEGMENT
 from .create import create_segment, read_header
@@ -60,11 +61,13 @@ def open_for_append(
     header = _header(paths, attempt, head, tail.generation + 1, boot_id, base.directory_id, clock)
     header.detail = {"facts": tail.facts.to_dict()}
     skipped = _seal(paths, tail, head, fd, boot_id)
+    failpoint("log.repairing")
     segment, _ = create_segment(paths, header)
     writer.resume(segment, head, header, tail.facts)
     try:
         writer.append(Kind.RUN_LOG_REPAIRED, {**skipped, "generation": header.generation})
         writer.flush()
+        failpoint("log.repaired")
     except Exception:
         os.close(segment.fd)
         raise

@@ -11,6 +11,7 @@ import os
 
 from durable_supervisor.model.events import Kind
 from durable_supervisor.process.clock import Clock
+from durable_supervisor.process.failpoints import failpoint
 
 from .bounds import Bounds, ClosedSegment
 from .create import create_segment, read_header, replace_segment
@@ -301,6 +302,7 @@ class LogWriter:
         old = self._segment
         if not self._failed:
             self._sync_segment()
+        failpoint("log.rolling")
         try:
             new, made_dir = create_segment(self._paths, self._next_header())
         except OSError as problem:
@@ -311,6 +313,7 @@ class LogWriter:
             self._dirs.add(self._paths.dir)
         self._leave(old)
         self._segment = new
+        failpoint("log.rolled")
         self._synced = 0
         failed, self._failed = self._failed, 0
         if failed:
@@ -408,6 +411,7 @@ class LogWriter:
             self._enforce()
             self._final = self._event(kind, detail)
         self.flush()
+        failpoint("log.last_word")
         if self._failed or not self._sync_segment():
             self._reseat(self._final)
         for directory in list(self._dirs):

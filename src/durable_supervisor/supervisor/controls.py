@@ -11,6 +11,7 @@ from ..model.command import MAX_SECONDS
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.ids import new_id
 from ..model.states import OPEN_STATES, RunState
+from ..process.failpoints import failpoint
 from ..reconcile.view import RunView
 from ..runlog.paths import RunPaths
 from .answers import ControlReceipt, StopReceipt
@@ -108,6 +109,7 @@ class Controller:
                 return None
             try:
                 await dial.send(message, blob)
+                failpoint("control.sent")
                 answer = await dial.receive()
                 while answer is not None and answer.get("id") != message["id"]:
                     answer = await dial.receive()

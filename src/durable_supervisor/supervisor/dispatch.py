@@ -14,7 +14,7 @@ import os
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..journal import runs
 from ..journal.connection import Journal
@@ -33,6 +33,9 @@ from .links import ExitWatch, WorkerLink
 from .opening import RECOVER_HINT, Identity
 from .spawn import spawn_worker
 from .state_dir import StateDir, check_space
+
+if TYPE_CHECKING:
+    import sqlite3
 
 T = TypeVar("T")
 Blocking = Callable[[Callable[[], T]], Coroutine[Any, Any, T]]
@@ -99,6 +102,7 @@ class Dispatcher:
             return known, NOT_KNOWN
         check_space(self._place)
         place = await self._choose(known)
+        failpoint("start.chosen")
         log = await self._blocking(lambda: self._create_log(prepared, place))
         try:
             failpoint("start.log_created")
@@ -123,6 +127,7 @@ class Dispatcher:
         header = prepared.header(place, self._identity.directory_id, boot_id(), self._clock.wall_ns())
         try:
             fd = forks.guard(create_log(self._paths(place), header))
+            failpoint("start.log_unlocked")
         except FileExistsError:
             raise SupervisorError(
                 ErrorCode.JOURNAL_BEHIND,
@@ -135,7 +140,13 @@ class Dispatcher:
 
     async def _commit(self, prepared: Prepared, place: Place) -> Admission:
         intent = prepared.intent(place, boot_id(), self._clock.wall_ns())
-        admission = await self._journal.write(lambda conn: runs.admit(conn, intent))
+
+        def admit(conn: sqlite3.Connection) -> Admission:
+            admission = runs.admit(conn, intent)
+            failpoint("start.admitting")
+            return admission
+
+        admission = await self._journal.write(admit)
         if admission.kind not in ("new", "retry"):
             # Another owner's word cannot come between: the directory is ours alone.
             raise SupervisorError(
@@ -173,9 +184,11 @@ class Dispatcher:
         failpoint("start.handed_over")
         try:
             async with asyncio.timeout(FIRST_WORD_SECONDS):
-                return await asyncio.shield(link.first_word)
+                word = await asyncio.shield(link.first_word)
         except TimeoutError:
             return NOT_KNOWN  # a silent worker is not a dead one
+        failpoint("start.answered")
+        return word
 
     def _watch(self, run_id: str, pid: int) -> None:
         def exited() -> None:

@@ -9,6 +9,7 @@ from ..journal import listing, meta
 from ..journal.connection import Journal
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
+from ..process.failpoints import failpoint
 from ..process.locks import LockState, probe_lock
 from ..runlog.paths import RunPaths, list_runs, list_shards, shard_of
 from ..runlog.reader import LogReader
@@ -55,8 +56,10 @@ async def _identify(place: StateDir, journal: Journal) -> Identity:
     key = load_key(place, create=known is None)
     first_serial = await journal.read(meta.next_serial)
     identity = Identity(known or new_id("dir", os.urandom), key, first_serial)
+    failpoint("open.key_loaded")
     if known is None:
         await journal.write(lambda conn: meta.adopt(conn, identity.directory_id, identity.key_id))
+    failpoint("open.adopted")
     await _compare_with_logs(place, journal, identity)
     return identity
 
@@ -88,6 +91,7 @@ def _judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> None:
     if lock is LockState.FREE and evidence.status in ("ok", "empty"):
         with suppress(OSError):
             os.unlink(paths.log(attempt))
+        failpoint("open.swept")
 
 
 def has_logs(place: StateDir) -> bool:

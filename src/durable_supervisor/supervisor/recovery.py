@@ -11,6 +11,7 @@ from ..journal.connection import Journal
 from ..journal.recover import rebuild
 from ..model.errors import ErrorCode, SupervisorError
 from ..model.ids import new_id
+from ..process.failpoints import failpoint
 from ..runlog.paths import RunPaths, list_runs, list_shards
 from ..runlog.reader import LogReader
 from . import state_dir as directory
@@ -28,6 +29,7 @@ async def recover(place: StateDir, wait: float) -> dict[str, object]:
     ownership = await Ownership.take(place, wait)
     try:
         aside = await _set_unusable_aside(place)
+        failpoint("recover.set_aside")
         journal = await Journal.open(place.journal)
         try:
             report = await _rebuild(place, journal)
@@ -44,7 +46,9 @@ async def _rebuild(place: StateDir, journal: Journal) -> dict[str, object]:
     now = time.time_ns()
     found = list(scan(place.runs, with_unaccepted=True))
     await journal.write(lambda conn: meta.adopt(conn, directory_id, key_id(key)))
+    failpoint("recover.adopted")
     report = await journal.write(lambda conn: rebuild(conn, found, now))
+    failpoint("recover.rebuilt")
     return {
         "added": report.added,
         "advanced": report.advanced,

@@ -16,6 +16,7 @@ from ..model.identity import ProcessIdentity
 from ..model.states import RunState, Trigger
 from ..process import tree
 from ..process.clock import Clock
+from ..process.failpoints import failpoint
 from ..process.identity import Liveness, probe
 from ..process.signals import signal_process
 from ..reconcile.loop import Reconciler
@@ -53,10 +54,13 @@ class Resolver:
             await self._kill(seen)
         elif row.state is RunState.QUARANTINED and action == "wait":
             await self._wait(seen)
+        failpoint("resolve.before_record")
         await self._record(run_id, action, note)
+        failpoint("resolve.recorded")
         row = await self._reconciler.judge(run_id)
         if row.state is RunState.QUARANTINED:
             await self._settle(run_id)
+        failpoint("resolve.settled")
         return await self._supervisor._view(run_id)
 
     async def _record(self, run_id: str, action: str, note: str) -> None:

@@ -19,6 +19,7 @@ from ..model.ids import new_id
 from ..model.request import DEFAULT_OWNER, StartRequest
 from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
 from ..process.clock import Clock, boot_id
+from ..process.failpoints import failpoint
 from ..reconcile.loop import Reconciler
 from ..reconcile.observe import Place
 from ..reconcile.view import RunView
@@ -96,6 +97,7 @@ class Supervisor(Observer):
         directory.create(place)
         directory.check(place)
         ownership = await Ownership.take(place, wait)
+        failpoint("open.owned")
         try:
             journal, ident = await opening.open_journal(place)
         except BaseException:
@@ -104,6 +106,7 @@ class Supervisor(Observer):
         sup = cls(place, ownership, journal, ident, Clock())
         try:
             await sup._reconciler.pass_once()
+            failpoint("open.judged")
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
             sup._adopting = sup._spawn_task(sup._watch_adopted())
         except BaseException:
@@ -220,6 +223,7 @@ class Supervisor(Observer):
         if row.state in JUDGED_STATES or row.state is RunState.NOT_STARTED:
             now = self._clock.wall_ns()
             await self._journal.write(lambda conn: runs.mark_stop_requested(conn, row.run_id, now))
+            failpoint("stop.marked")
         receipt = await super().stop(row.run_id, grace=grace, timeout=timeout)
         self._reconciler.mark(row.run_id)
         return receipt

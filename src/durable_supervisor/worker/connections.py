@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 
 from ..process.channel import FrameError, FrameParser, encode_frame
+from ..process.failpoints import failpoint
 from .poller import READ, WRITE, Poller
 
 _UCRED = struct.Struct("@iII")
@@ -152,6 +153,7 @@ class ControlSocket:
         finally:
             os.umask(previous)
             os.close(directory)
+        failpoint("worker.socket_bound")
         listener.listen(_BACKLOG)
         listener.setblocking(False)
         self._inode = os.stat(self._path).st_ino

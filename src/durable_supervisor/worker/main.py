@@ -39,6 +39,7 @@ def work() -> None:
         channel = socket.socket(fileno=CHANNEL_FD)
         channel.set_inheritable(False)
         os.set_inheritable(LOG_FD, False)
+        failpoint("worker.waiting")
         spec = receive_spec(channel)
         if spec is not None:
             failpoint("worker.spec_received")
@@ -95,6 +96,7 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int) -> int:
         truncate=spec.on_limit == "truncate",
         clock=clock,
     )
+    failpoint("worker.log_open")
     try:
         tending = _start(spec, channel, log, clock, paths)
         if tending is None:

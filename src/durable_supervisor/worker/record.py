@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 
+from ..process.failpoints import failpoint
 from ..runlog.sync import SyncJob
 from ..runlog.writer import LogFullError, LogWriter
 from .poller import READ, Poller
@@ -42,6 +43,7 @@ class Recorder:
     def output(self, stream: str, data: bytes) -> None:
         """Append output bytes.  On a full disk they are dropped and counted, never waited for."""
         self.log.append_output(stream, data)
+        failpoint("worker.captured")
         self._unsynced += len(data)
 
     def flush(self) -> None:
@@ -91,6 +93,7 @@ class Recorder:
         except LogFullError:
             return  # what is on the disk will be synced with what follows
         self._unsynced = 0
+        failpoint("worker.syncing")
         # One short-lived thread: fdatasync releases the interpreter while the disk works.
         _thread.start_new_thread(self._sync_in_thread, (self._syncing,))
 
@@ -107,4 +110,5 @@ class Recorder:
         error, self._sync_error = self._sync_error, None
         if job is not None:
             self.log.end_sync(job, error)
+            failpoint("worker.synced")
         self._sync_if_due()

@@ -85,9 +85,11 @@ class Stopper:
             targets = tree.descendants(os.getpid())
             if step is Step.TERM:
                 self._signal(targets, signal.SIGTERM, step)
+                failpoint("worker.terminated")
                 tree.signal_all(targets, signal.SIGCONT)  # a stopped process cannot act on TERM
             else:
                 self._signal(targets, signal.SIGKILL, step)
+                failpoint("worker.killed")
             if step is Step.GIVE_UP and targets:
                 self._give_up([identity_from_stat(one).to_dict() for one in targets])
         self._after_step()
