@@ -38,11 +38,12 @@ def signal_ticks(pid: int, start_ticks: int, signo: int) -> bool:
     """The same for a process of this boot and namespace known by its start ticks."""
     try:
         pidfd = os.pidfd_open(pid)
-    except OSError:
+    except ProcessLookupError:
         return False
+    except OSError:
+        return _is_alive(pid, start_ticks) and _kill(pid, signo)
     try:
-        stat = read_stat(pid)
-        if stat is None or stat.dead or stat.start_ticks != start_ticks:
+        if not _is_alive(pid, start_ticks):
             return False
         signal.pidfd_send_signal(pidfd, signo)
     except (ProcessLookupError, PermissionError):
@@ -57,8 +58,17 @@ def _signal_without_pidfd(identity: ProcessIdentity, signo: int) -> bool:
     seen = read_identity(identity.pid)
     if seen is None or compare(identity, seen) is not Match.SAME:
         return False
+    return _kill(identity.pid, signo)
+
+
+def _is_alive(pid: int, start_ticks: int) -> bool:
+    stat = read_stat(pid)
+    return stat is not None and not stat.dead and stat.start_ticks == start_ticks
+
+
+def _kill(pid: int, signo: int) -> bool:
     try:
-        os.kill(identity.pid, signo)
+        os.kill(pid, signo)
     except (ProcessLookupError, PermissionError):
         return False
     return True

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from ..model.events import Kind
 from ..process import tree
-from .controls import Apply, grace_of, signal_of
+from .controls import Apply, grace_of, signal_name, signal_of
 
 TYPE_CHECKING = False  # importing typing would cost every worker's start some milliseconds
 if TYPE_CHECKING:
@@ -43,12 +44,15 @@ class Effects:
         if message.get("target") != "tree":
             targets = [one for one in targets if one.pid == self._run.leader]
         reached = tree.signal_all(targets, signo)
+        if reached:
+            sent = {"signal": signo, "name": signal_name(signo), "pids": reached, "step": "control"}
+            self._run.recorder.record(Kind.PROGRAM_SIGNALLED, sent)
         done({"result": "delivered" if reached else "no_process", "signal": signo, "pids": reached})
 
     def _stdin(self, message: dict[str, object], blob: bytes, done: Done) -> None:
         """Answered when the bytes are in the pipe, or when they never will be."""
         feed = self._run.stdin
-        if feed is None or self._run.exit is not None or not feed.accepts:
+        if feed is None or not feed.accepts:
             done({"result": "closed", "bytes": 0})
         elif not feed.room_for(len(blob)):
             done({"result": "busy", "bytes": 0})

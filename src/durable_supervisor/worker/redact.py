@@ -16,14 +16,15 @@ class Redactor:
     """Replaces each maximal stretch of secret bytes by one ``[redacted]``.
 
     Memory is bounded by the longest secret: ``_held`` is the tail that may
-    still become one, and the first ``_covered`` bytes of it belong to a secret
-    whose mark was already given out.
+    still become one; the first ``_covered`` bytes of it belong to a secret whose
+    mark was already given out.  ``_marked``: that mark is the last thing given out.
     """
 
     def __init__(self, secrets: list[bytes]) -> None:
         self._secrets = [secret for secret in secrets if secret]
         self._held = b""
         self._covered = 0
+        self._marked = False
 
     def feed(self, data: bytes) -> bytes:
         if not self._secrets:
@@ -33,16 +34,14 @@ class Redactor:
         return self._emit(buffer, hold)
 
     def finish(self) -> bytes:
-        """The stream has ended: what waited is not a secret after all."""
-        rest = self._held[self._covered :]
-        self._held, self._covered = b"", 0
-        return rest
+        """The stream has ended: what waited is not the secret it began like, but may hold a shorter one."""
+        return self._emit(self._held, len(self._held))
 
     def _emit(self, buffer: bytes, hold: int) -> bytes:
         """Everything before ``hold``, marks in place of secrets; keeps the rest."""
         parts: list[bytes] = []
         position = self._covered
-        marked = position > 0  # the stretch that ends at ``position`` already has its mark
+        marked = self._marked  # the stretch that ends at ``position`` already has its mark
         for start, end in self._spans(buffer):
             if start >= hold:
                 break  # it is wholly in the part that waits, and will be found again
@@ -51,6 +50,8 @@ class Redactor:
             position, marked = max(position, end), True
         if position < hold:
             parts.append(buffer[position:hold])
+            marked = False
+        self._marked = marked
         self._covered = max(0, position - hold)
         self._held = buffer[hold:]
         return b"".join(parts)

@@ -86,6 +86,7 @@ class Tending:
         }
         self.recorder.record(Kind.PROGRAM_EXEC_FAILED, detail)
         self.recorder.finish(Kind.RUN_NOT_STARTED, {"reason": detail["error"], **detail})
+        failpoint("worker.refused")
         self._say("not_started")
 
     # After it.
@@ -120,6 +121,10 @@ class Tending:
 
     def begin_stop(self, reason: str, grace: float, control_id: str | None = None) -> str:
         """Start or hasten the ladder; see `Stopper.begin` for the answer."""
+        if not self._finished and not self._stopper.active:
+            self._look_at_children()  # an end that came before the stop is not the stop's doing
+        if self._finished:
+            return "already_ended"
         return self._stopper.begin(reason, grace, over=self._over, control_id=control_id)
 
     @property
@@ -150,7 +155,10 @@ class Tending:
         self._supervisor.send({"type": what, "head": self.recorder.log.head})
 
     def _due(self, reason: str) -> None:
-        if not self._over and not self._finished:
+        if self._finished:
+            return
+        self._look_at_children()
+        if not self._over:
             self.begin_stop(reason, self.spec.grace)
 
     def _last_output(self) -> float:
@@ -171,7 +179,7 @@ class Tending:
         self.recorder.record(Kind.PROGRAM_EXITED, {"code": self.exit[0], "signal": self.exit[1]})
         self.recorder.flush()
         failpoint("worker.exited")
-        if self.stdin is not None:
+        if self.stdin is not None and self._over:
             self.stdin.abandon()
 
     def _advance(self) -> None:
@@ -201,13 +209,16 @@ class Tending:
         assert self.exit is not None
         self._finished = True
         self._stopper.end()
+        if self.stdin is not None:
+            self.stdin.abandon()
         output = {capture.stream: self._close_stream(capture) for capture in self._captures}
         os.waitid(os.P_PID, self.leader, os.WEXITED)
+        failpoint("worker.reaped")
         stop = self._stopper.summary()
         wall, elapsed = self._clock.wall_ns(), self._clock.elapsed_ns()
         receipt = make_receipt(
             attempt=self.spec.attempt,
-            outcome=outcome_of(str(stop["reason"]) if stop else None, *self.exit),
+            outcome=outcome_of(str(stop["reason"]) if stop else self._exceeded(), *self.exit),
             started_ns=self._released[0],
             finished_ns=wall,
             duration_ns=elapsed - self._released[1],
@@ -221,9 +232,15 @@ class Tending:
         self.recorder.finish(Kind.RUN_FINISHED, receipt)
         failpoint("worker.receipt")
         self._say("finished")
+        failpoint("worker.finished")
+
+    def _exceeded(self) -> str | None:
+        """A program that wrote too much and left before it could be stopped has exceeded all the same."""
+        return next((f"{capture.stream}_limit" for capture in self._captures if capture.exceeded), None)
 
     def _close_stream(self, capture: Capture) -> dict[str, object]:
         """Totals of a stream; ``complete`` is false when its pipe never reported end-of-file."""
+        capture.read_all(self._poller, _LAST_READ)  # the last of the tree may have written since
         complete = not capture.open
         capture.close(self._poller)
         dropped = self.recorder.log.dropped(capture.stream)
