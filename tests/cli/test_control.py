@@ -20,7 +20,7 @@ def test_stop_ends_the_whole_tree(cli: Cli, tmp_path: Path) -> None:
     assert not running(pid)
     again = cli.ok("stop", "--json", run_id).document
     assert again["state"] == "finished"
-    assert "finished" in cli.ok("stop", run_id).stdout
+    assert "cancelled (TERM), already ended" in cli.ok("stop", run_id).stdout
 
 
 def test_stop_keeps_the_code_of_who_obeys(cli: Cli) -> None:

@@ -63,13 +63,13 @@ def test_tail_then_follow(cli: Cli) -> None:
 
 
 def test_dropped_output_is_told_beside_the_data(cli: Cli) -> None:
-    run_id = cli.start("--max-output", "64K", "--", "seq", "200000")
+    run_id = cli.start("--max-output", "1M", "--", "seq", "500000")
     cli("wait", run_id)
     done = cli("logs", run_id)
     assert done.code == 0
     assert done.stdout.startswith("1\n2\n")
-    assert done.stdout.endswith("200000\n")
-    assert len(done.stdout) < 200_000
+    assert done.stdout.endswith("500000\n")
+    assert len(done.stdout) < 1_200_000
     assert "output.dropped" in done.stderr
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pexpect
 import pytest
 
 from tests.cli.helpers import COMMAND, Cli, environment
+from tests.support import eventually
 
 TICKS = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 0.05; done"
 
@@ -79,6 +82,22 @@ def test_a_second_ctrl_c_kills(cli: Cli, terminal: Terminal) -> None:
     assert finish(child)[1] == 137
     form = cli.inspect(only_run(cli))
     assert form["outcome"] == {"kind": "cancelled", "code": None, "signal": 9}
+
+
+def test_a_third_ctrl_c_leaves_without_waiting(cli: Cli, terminal: Terminal) -> None:
+    child = terminal("run", "--", "sh", "-c", TICKS)
+    child.expect("tick 3")
+    run_id = only_run(cli)
+    worker = cli.inspect(run_id)["worker"]["pid"]
+    os.kill(worker, signal.SIGSTOP)  # so that nothing is confirmed
+    try:
+        for words in ("again to kill", "again to leave", "left; "):
+            child.sendintr()
+            child.expect(words)
+        assert finish(child)[1] == 130
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    eventually(lambda: cli.inspect(run_id)["state"] == "finished")
 
 
 def test_ctrl_c_detaches_from_a_run(cli: Cli, terminal: Terminal) -> None:

@@ -82,7 +82,9 @@ def size(count: object) -> str:
 
 
 def span(seconds: float) -> str:
-    """``0.4s``, ``12s``, ``3m05s``, ``2h10m``, ``5d03h``."""
+    """``40ms``, ``1.4s``, ``12s``, ``3m05s``, ``2h10m``, ``5d03h``."""
+    if 0 < seconds < 0.9995:
+        return f"{seconds * 1000:.0f}ms"
     if seconds < 10:
         return f"{max(seconds, 0):.1f}s"
     whole = int(seconds)

@@ -18,6 +18,7 @@ from .escape import escape_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+_TREE_HEADER = ["PID", "PARENT", "STATUS", "CPU", "MEMORY", "NAME"]
 _WIDE = 4096  # into a pipe nothing is cut: the reader may be grep
 
 
@@ -53,6 +54,7 @@ def runs_table(forms: Iterable[Form]) -> str:
 
 def run_table(form: Form) -> str:
     """Everything about one run: one fact a line, then its live tree."""
+    finished = form.get("state") == "finished"  # then the receipt is the evidence
     facts: list[tuple[str, str]] = [
         ("run", str(form.get("run_id"))),
         ("state", describe.state_word(form)),
@@ -68,8 +70,8 @@ def run_table(form: Form) -> str:
         ("labels", _flat(form.get("labels"))),
         ("output", _output(form.get("receipt"))),
         ("events", str(form.get("head") or 0)),
-        ("reason", str(form.get("reason") or "")),
-        ("evidence", _flat(form.get("evidence"))),
+        ("reason", "" if finished else str(form.get("reason") or "")),
+        ("evidence", "" if finished else _flat(form.get("evidence"))),
         ("resolution", _flat(form.get("resolution"))),
         ("log health", _flat(form.get("log_health"))),
         ("inside run", str(form.get("nested_in") or "")),
@@ -78,7 +80,12 @@ def run_table(form: Form) -> str:
         facts.append(("retryable", "yes: send the same request id again"))
     if form.get("survives_unit_restart") is False:
         facts.append(("beware", "a restart of the systemd unit it was started in ends it; see 'doctor'"))
-    return fact_table(facts) + _live(form.get("live"))
+    live = form.get("live")
+    tree = _tree(live)
+    if isinstance(live, Mapping):
+        cpu, memory = _cpu(live.get("cpu_seconds")), describe.size(live.get("rss_bytes"))
+        facts.append(("live", f"{len(tree)} processes, CPU {cpu}, memory {memory}"))
+    return fact_table(facts) + (columns(_TREE_HEADER, tree) if tree else "")
 
 
 def request_table(form: Form) -> str:
@@ -193,22 +200,18 @@ def _flat(value: object) -> str:
     if not isinstance(value, Mapping):
         return ""
     kept = [(key, item) for key, item in value.items() if item not in (None, {}, [])]
-    return ", ".join(f"{key}={_flat(item) or item}" for key, item in kept)
+    shown = ((key, f"{{{_flat(item)}}}" if isinstance(item, Mapping) else item) for key, item in kept)
+    return ", ".join(f"{key}={item}" for key, item in shown)
 
 
 def _words(value: object) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list | tuple) else []
 
 
-def _live(live: object) -> str:
-    """CPU and memory of the running tree, then its processes, as psutil saw them."""
-    if not isinstance(live, Mapping):
-        return ""
-    processes = live.get("processes")
-    tree = [one for one in processes if isinstance(one, Mapping)] if isinstance(processes, list) else []
-    cpu, memory = _cpu(live.get("cpu_seconds")), describe.size(live.get("rss_bytes"))
-    summary = fact_table([("live", f"{len(tree)} processes, CPU {cpu}, memory {memory}")])
-    rows = [
+def _tree(live: object) -> list[list[str]]:
+    """The rows of the running tree, as psutil saw it."""
+    processes = live.get("processes") if isinstance(live, Mapping) else None
+    return [
         [
             str(one.get("pid")),
             str(one.get("parent")),
@@ -217,9 +220,9 @@ def _live(live: object) -> str:
             describe.size(one.get("rss_bytes")),
             str(one.get("name")),
         ]
-        for one in tree
+        for one in (processes if isinstance(processes, list) else [])
+        if isinstance(one, Mapping)
     ]
-    return summary + (columns(["PID", "PARENT", "STATUS", "CPU", "MEMORY", "NAME"], rows) if rows else "")
 
 
 def _cpu(seconds: object) -> str:

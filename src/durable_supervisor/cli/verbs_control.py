@@ -11,6 +11,7 @@ import typer
 from durable_supervisor.model.errors import invalid
 
 from . import exit_codes, out, parse
+from .describe import state_word
 from .options import Grace, Json, RunId, Settings, StateDir, settings
 from .session import drive, observing
 
@@ -53,7 +54,7 @@ async def _stop(shared: Settings, run: str, grace: float | None, timeout: float 
     async with observing(shared) as observer:
         receipt = await observer.stop(run, grace=grace, timeout=timeout)
     form = receipt.to_dict()
-    _tell(shared, form, f"{form.get('run_id')}  {form.get('state')} ({form.get('result')})")
+    _tell(shared, form, f"{receipt.run_id}  {state_word(form)}, {receipt.result.replace('_', ' ')}")
     return exit_codes.OK
 
 
