@@ -108,7 +108,7 @@ class Prepared:
             first_seq=place.first_seq,
         )
 
-    def spec_frame(self, place: Place, paths: RunPaths) -> bytes:
+    def spec_frame(self, place: Place, paths: RunPaths, warning: str | None = None) -> bytes:
         """The first frame on the worker's channel; see `worker.spec.Spec`."""
         command, limits = self.request.command, self.request.limits
         stdin = command.stdin
@@ -132,6 +132,7 @@ class Prepared:
             "max_stdout_bytes": limits.max_stdout_bytes,
             "max_stderr_bytes": limits.max_stderr_bytes,
             "on_limit": limits.on_limit.value,
+            "warning": warning,
             "stdin": "null" if stdin is None else "open" if stdin == STDIN_OPEN else "bytes",
         }
         return encode_frame(message, given)

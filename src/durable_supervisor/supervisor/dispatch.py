@@ -29,10 +29,10 @@ from ..runlog.paths import RunPaths, shard_of
 from ..runlog.reader import LogReader
 from . import forks
 from .admission import Place, Prepared, conflict
-from .links import ExitWatch, WorkerLink
+from .links import WorkerLink
 from .opening import RECOVER_HINT, Identity
-from .spawn import spawn_worker
 from .state_dir import StateDir, check_space
+from .workers import Workers
 
 if TYPE_CHECKING:
     import sqlite3
@@ -56,6 +56,7 @@ class Dispatcher:
         blocking: Blocking[Any],
         on_news: Callable[[str], None],
         first_serial: int,
+        zygote: bool | None,
     ) -> None:
         self.links: dict[str, WorkerLink] = {}
         self._place = place
@@ -64,7 +65,7 @@ class Dispatcher:
         self._clock = clock
         self._blocking = blocking
         self._on_news = on_news
-        self._watches: set[ExitWatch] = set()
+        self._workers = Workers(blocking, zygote)
         self._turns: dict[tuple[str, str], asyncio.Lock] = {}
         self._serials = itertools.count(first_serial)
 
@@ -72,8 +73,7 @@ class Dispatcher:
         """Let go of every worker.  They go on."""
         for link in list(self.links.values()):
             link.close()
-        for watch in list(self._watches):
-            watch.close()
+        self._workers.close()
 
     async def start(self, prepared: Prepared) -> tuple[Admission, str]:
         """The admission, and the worker's first word (``released``, …) for what was dispatched now.
@@ -163,20 +163,19 @@ class Dispatcher:
     async def _hand_over(self, prepared: Prepared, place: Place, log: int) -> str:
         """Give the locked log to a worker.  Whatever goes wrong, the evidence says how far it came."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        link = WorkerLink(place.run_id, ours, self._news)
         try:
-            pid = await self._blocking(lambda: spawn_worker(place.run_id, theirs.fileno(), log))
+            path = self._paths(place).log(place.attempt)
+            missed = await self._workers.start(place.run_id, theirs.fileno(), log, path)
         except OSError:
-            ours.close()
+            link.close()
             return "closed"
         finally:
             theirs.close()
-            forks.close(log)
         failpoint("start.spawned")
-        self._watch(place.run_id, pid)
-        link = WorkerLink(place.run_id, ours, self._news)
         self.links[place.run_id] = link
         try:
-            await link.hand_over(prepared.spec_frame(place, self._paths(place)))
+            await link.hand_over(prepared.spec_frame(place, self._paths(place), missed))
         except OSError:
             link.close()
             self.links.pop(place.run_id, None)
@@ -184,21 +183,9 @@ class Dispatcher:
         failpoint("start.handed_over")
         try:
             async with asyncio.timeout(FIRST_WORD_SECONDS):
-                word = await asyncio.shield(link.first_word)
+                return await asyncio.shield(link.first_word)
         except TimeoutError:
             return NOT_KNOWN  # a silent worker is not a dead one
-        failpoint("start.answered")
-        return word
-
-    def _watch(self, run_id: str, pid: int) -> None:
-        def exited() -> None:
-            self._watches.discard(holder[0])
-            self._on_news(run_id)
-
-        watch = ExitWatch.of_child(pid, exited)
-        if watch is not None:
-            holder = [watch]
-            self._watches.add(watch)
 
     def _news(self, run_id: str) -> None:
         link = self.links.get(run_id)

@@ -9,6 +9,7 @@ import sys
 
 from ..process.failpoints import VARIABLE as FAILPOINTS
 from ..worker import __main__ as entry
+from ..worker import zygote
 from ..worker.spec import CHANNEL_FD, LOG_FD
 from . import forks
 
@@ -16,24 +17,31 @@ _HIGH = 16  # above every number that the worker's own descriptors get
 
 
 def spawn_worker(run_id: str, channel_fd: int, log_fd: int) -> int:
-    """The pid of a new worker.  It leads its own session; ours keeps no copy of its descriptors open.
+    """The pid of a new worker, which leads its own session.  Raises OSError (EAGAIN, ENOMEM, …)."""
+    return _spawn([str(entry.__file__), run_id], {LOG_FD: log_fd, CHANNEL_FD: channel_fd})
 
-    posix_spawn(3) is safe in a host with threads and does not copy a large host's
-    memory.  Raises OSError (EAGAIN, ENOMEM, …).
-    """
-    channel = forks.guard(fcntl.fcntl(channel_fd, fcntl.F_DUPFD_CLOEXEC, _HIGH))
-    log = forks.guard(fcntl.fcntl(log_fd, fcntl.F_DUPFD_CLOEXEC, _HIGH))
+
+def spawn_zygote(control_fd: int) -> int:
+    """The pid of a new zygote; see `worker.zygote`.  Raises OSError."""
+    return _spawn([str(zygote.__file__)], {zygote.CONTROL_FD: control_fd})
+
+
+def _spawn(arguments: list[str], descriptors: dict[int, int]) -> int:
+    """posix_spawn(3): safe in a host with threads, and it does not copy a large host's memory."""
+    copies = {
+        number: forks.guard(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH))
+        for number, fd in descriptors.items()
+    }
     try:
         return os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", "-X", "utf8", str(entry.__file__), run_id],
+            [sys.executable, "-I", "-S", "-X", "utf8", *arguments],
             _environment(),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
                 (os.POSIX_SPAWN_DUP2, 0, 1),
                 (os.POSIX_SPAWN_DUP2, 0, 2),
-                (os.POSIX_SPAWN_DUP2, channel, CHANNEL_FD),
-                (os.POSIX_SPAWN_DUP2, log, LOG_FD),
+                *((os.POSIX_SPAWN_DUP2, fd, number) for number, fd in copies.items()),
             ],
             setsid=True,
             setsigmask=[],
@@ -41,8 +49,8 @@ def spawn_worker(run_id: str, channel_fd: int, log_fd: int) -> int:
             setsigdef=[one for one in signal.valid_signals() if one not in (signal.SIGKILL, signal.SIGSTOP)],
         )
     finally:
-        forks.close(channel)
-        forks.close(log)
+        for fd in copies.values():
+            forks.close(fd)
 
 
 def _environment() -> dict[str, str]:

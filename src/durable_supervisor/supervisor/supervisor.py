@@ -52,7 +52,13 @@ class Supervisor(Observer):
     """
 
     def __init__(
-        self, place: StateDir, ownership: Ownership, journal: Journal, ident: Identity, clock: Clock
+        self,
+        place: StateDir,
+        ownership: Ownership,
+        journal: Journal,
+        ident: Identity,
+        clock: Clock,
+        zygote: bool | None,
     ) -> None:
         super().__init__(place)
         self._ownership = ownership
@@ -67,7 +73,7 @@ class Supervisor(Observer):
             journal, evidence_place, clock, on_change=report, on_error=report, interval=math.inf
         )
         self._dispatcher = Dispatcher(
-            place, journal, ident, clock, self._blocking, self._on_news, ident.first_serial
+            place, journal, ident, clock, self._blocking, self._on_news, ident.first_serial, zygote
         )
         self._resolver = Resolver(self, journal, self._reconciler, clock)
         self._watches: dict[str, ExitWatch] = {}
@@ -77,21 +83,28 @@ class Supervisor(Observer):
 
     @classmethod
     def open(  # type: ignore[override]
-        cls, state_dir: str | os.PathLike[str] | None = None, *, wait: float = OWNER_WAIT
+        cls,
+        state_dir: str | os.PathLike[str] | None = None,
+        *,
+        wait: float = OWNER_WAIT,
+        zygote: bool | None = None,
     ) -> Opening:
         """Own ``state_dir`` (else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's state directory).
 
         Use it with ``async with``, or await it and call `close`.  ``wait`` is how many
-        seconds to wait for a short-lived owner.
+        seconds to wait for a short-lived owner.  ``zygote``: fork workers from a small
+        preloaded process (None: from the second start on) or start each by exec (False).
 
         Raises ``STATE_DIR_IN_USE`` (``details["pid"]``), ``STATE_DIR_REFUSED``, ``NO_SPACE``,
         ``JOURNAL_MISSING``, ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``, ``JOURNAL_NEWER``,
         ``JOURNAL_CORRUPT``, ``BUSY``.
         """
-        return Opening(lambda: cls._open(state_dir, wait))
+        return Opening(lambda: cls._open(state_dir, wait, zygote))
 
     @classmethod
-    async def _open(cls, state_dir: str | os.PathLike[str] | None, wait: float) -> Supervisor:
+    async def _open(
+        cls, state_dir: str | os.PathLike[str] | None, wait: float, zygote: bool | None
+    ) -> Supervisor:
         place = directory.locate(state_dir)
         directory.check(place)
         directory.create(place)
@@ -103,7 +116,7 @@ class Supervisor(Observer):
         except BaseException:
             ownership.release()
             raise
-        sup = cls(place, ownership, journal, ident, Clock())
+        sup = cls(place, ownership, journal, ident, Clock(), zygote)
         try:
             await sup._reconciler.pass_once()
             failpoint("open.judged")

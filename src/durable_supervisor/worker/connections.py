@@ -88,6 +88,12 @@ class Connection:
             self._poller.watch(self._socket.fileno(), mask, lambda _: self._ready())
 
 
+def _credentials(peer: socket.socket) -> tuple[int, int]:
+    """Pid and uid of whoever made the other end (unix(7), SO_PEERCRED)."""
+    pid, uid, _gid = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return int(pid), int(uid)
+
+
 class ControlSocket:
     """Listens at the run's socket path; only the worker's own user (and root) gets in."""
 
@@ -106,7 +112,7 @@ class ControlSocket:
 
     def adopt(self, peer: socket.socket) -> Connection:
         """The supervisor's own channel is a connection like any other."""
-        return self._add(Connection(peer, os.getppid(), os.getuid()))
+        return self._add(Connection(peer, *_credentials(peer)))
 
     def ensure(self) -> None:
         """Make the socket, or make it anew when its file was deleted.  Failing is no harm: tried again."""
@@ -172,7 +178,7 @@ class ControlSocket:
             peer, _ = self._listener.accept()
         except OSError:
             return
-        pid, uid, _gid = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+        pid, uid = _credentials(peer)
         self.connections = [one for one in self.connections if one.open]
         if uid not in (0, os.getuid()) or len(self.connections) >= _MAX_CONNECTIONS:
             peer.close()

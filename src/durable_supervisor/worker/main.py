@@ -64,15 +64,15 @@ def harden() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    _close_strangers()
+    close_strangers(CHANNEL_FD)
     libc.set_child_subreaper()
     libc.set_process_name("dsup-worker")
 
 
-def _close_strangers() -> None:
-    """Descriptors that other libraries of the host left inheritable are none of ours."""
+def close_strangers(last: int) -> None:
+    """Descriptors above ``last``, which other libraries of the host left inheritable, are none of ours."""
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > LOG_FD:
+        if int(name) > last:
             try:
                 os.close(int(name))
             except OSError:
@@ -121,6 +121,8 @@ def _start(
             "cwd": spec.shown_cwd,
         },
     )
+    if spec.warning is not None:
+        log.append(Kind.RUN_WARNING, {"reason": "started_by_exec", "cause": spec.warning})
     log.flush()
     failpoint("worker.dispatched")
     tending = Tending(spec, log, clock, paths, channel)

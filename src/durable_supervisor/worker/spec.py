@@ -6,8 +6,9 @@ import socket
 
 from ..process.channel import FrameParser
 
-CHANNEL_FD = 3  # the worker's end of its channel to the supervisor
-LOG_FD = 4  # the locked run log
+# At exit the kernel closes descriptors in this order: whoever sees the channel end finds the lock free.
+LOG_FD = 3  # the locked run log
+CHANNEL_FD = 4  # the worker's end of its channel to the supervisor
 STDIN_NULL, STDIN_BYTES, STDIN_OPEN = "null", "bytes", "open"
 
 
@@ -17,7 +18,7 @@ class Spec:
     __slots__ = (
         "argv", "attempt", "completion", "cwd", "env", "grace", "idle_timeout", "max_stderr_bytes",
         "max_stdout_bytes", "on_limit", "run_id", "runs_dir", "secrets", "shard", "shown_argv", "shown_cwd",
-        "stdin", "stdin_bytes", "timeout", "umask",
+        "stdin", "stdin_bytes", "timeout", "umask", "warning",
     )  # fmt: skip
 
     run_id: str
@@ -40,6 +41,7 @@ class Spec:
     on_limit: str
     stdin: str
     stdin_bytes: bytes
+    warning: str | None  # why it was started in another way than meant
 
     @classmethod
     def from_message(cls, message: dict[str, object], blob: bytes) -> Spec:

@@ -1,0 +1,182 @@
+"""How workers come into being: forked by the zygote, or started by exec where that is not to be had."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ..process.locks import try_lock
+from . import forks
+from .links import ExitWatch
+from .spawn import spawn_worker, spawn_zygote
+
+_ANSWER_SECONDS = 5.0
+_PREPARE_AFTER = 2  # starts: a short-lived owner, such as a command line, makes one and is gone
+_NEVER = 1 << 62
+
+Blocking = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
+
+
+class Workers:
+    """Starts workers.  The zygote is made when it begins to pay, and anew when it has died.
+
+    ``zygote``: True from the first start on, False never, None from the second one.
+    """
+
+    def __init__(self, blocking: Blocking, zygote: bool | None = None) -> None:
+        self._blocking = blocking
+        self._from_start = _NEVER if zygote is False else 1 if zygote else _PREPARE_AFTER
+        self._zygote: _Zygote | None = None
+        self._children: set[ExitWatch] = set()
+        self._started = 0
+
+    def close(self) -> None:
+        """The zygote ends; workers go on."""
+        if self._zygote is not None:
+            self._zygote.close()
+        for watch in list(self._children):
+            watch.close()
+
+    async def start(self, run_id: str, channel: int, log: int, log_path: str) -> str | None:
+        """Give the locked ``log`` and the worker's end of its ``channel`` to a new worker.
+
+        Closes ``log`` here, whatever happens: from then on the lock is the worker's alone.
+        Answers why the zygote was expected and did not do it, else None.  Raises
+        OSError when no worker could be started.
+        """
+        self._started += 1
+        missed: str | None = None
+        try:
+            zygote = self._ready_zygote()
+            if zygote is not None:
+                missed = await zygote.fork(run_id, channel, log)
+                if missed is None:
+                    return None
+                if zygote.dead:
+                    # It may have forked before it died. Then the worker holds the lock.
+                    log = self._take_back(log, log_path)
+                    if log < 0:
+                        return None
+            pid = await self._blocking(lambda: spawn_worker(run_id, channel, log))
+            self._reap_later(pid)
+            return missed
+        finally:
+            if log >= 0:
+                forks.close(log)
+
+    def _ready_zygote(self) -> _Zygote | None:
+        if self._zygote is not None and self._zygote.dead:
+            self._zygote = None
+        if self._zygote is None and self._started >= self._from_start:
+            self._zygote = _Zygote.spawn()
+        return self._zygote
+
+    def _take_back(self, log: int, path: str) -> int:
+        """Our copy of the lock is no proof while we hold it: let go, then try to take it anew."""
+        forks.close(log)
+        fd = forks.guard(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+        if try_lock(fd):
+            return fd
+        forks.close(fd)
+        return -1
+
+    def _reap_later(self, pid: int) -> None:
+        holder: list[ExitWatch] = []
+
+        def exited() -> None:
+            self._children.difference_update(holder)
+
+        watch = ExitWatch.of_child(pid, exited)
+        if watch is not None:
+            holder.append(watch)
+            self._children.add(watch)
+
+
+class _Zygote:
+    """Our end of the zygote's control socket."""
+
+    def __init__(self, pid: int, control: socket.socket) -> None:
+        self.dead = False
+        self._pid = pid
+        self._loop = asyncio.get_running_loop()
+        self._control = control
+        self._answers: dict[str, asyncio.Future[tuple[str, int]]] = {}
+        self._gone = self._loop.create_future()
+        control.setblocking(False)
+        forks.guard(control.fileno())
+        self._loop.add_reader(control.fileno(), self._answered)
+        self._watch = ExitWatch.of_child(pid, self._exited)
+
+    @classmethod
+    def spawn(cls) -> _Zygote | None:
+        """None where a process cannot be had, or its death could not be watched."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            zygote = cls(spawn_zygote(theirs.fileno()), ours)
+        except OSError:
+            ours.close()
+            return None
+        finally:
+            theirs.close()
+        if zygote._watch is None:
+            zygote.close()
+            return None
+        return zygote
+
+    async def fork(self, run_id: str, channel: int, log: int) -> str | None:
+        """None once it has forked the worker; else why it did not (and, if `dead`, may have)."""
+        answer: asyncio.Future[tuple[str, int]] = self._loop.create_future()
+        self._answers[run_id] = answer
+        try:
+            socket.send_fds(self._control, [run_id.encode("ascii")], [log, channel])
+        except OSError as error:
+            del self._answers[run_id]
+            return f"zygote unreachable ({error.errno})"
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                word, number = await answer
+        except TimeoutError:
+            # Silent, so what it did is not known: end it, and let the lock tell.
+            os.kill(self._pid, signal.SIGKILL)
+            await asyncio.shield(self._gone)
+            return "zygote silent"
+        finally:
+            self._answers.pop(run_id, None)
+        if word == "died":
+            await asyncio.shield(self._gone)
+            return "zygote died"
+        return None if word == "pid" else f"fork refused ({number})"
+
+    def close(self) -> None:
+        if self._control.fileno() >= 0:
+            self._loop.remove_reader(self._control.fileno())
+            forks.release(self._control.fileno())
+            self._control.close()
+        self.dead = True
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_result(("died", 0))
+
+    def _answered(self) -> None:
+        try:
+            message = self._control.recv(256)
+        except BlockingIOError:
+            return
+        except OSError:
+            message = b""
+        if not message:
+            self.close()
+            return
+        run_id, word, number = message.decode("ascii").split(" ")
+        waiting = self._answers.get(run_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result((word, int(number)))
+
+    def _exited(self) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)
+        self.close()
