@@ -1,0 +1,148 @@
+"""What the contract tests share: real runs under a real supervisor, and a look for survivors."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from durable_supervisor import Command, Limits, Supervisor
+from durable_supervisor.model.events import Event, Kind
+from durable_supervisor.reconcile.view import RunView
+from durable_supervisor.supervisor.answers import Run
+from tests.support import eventually, eventually_async
+
+_numbers = itertools.count(1)
+
+
+class Marker:
+    """A sleep that no other test and nobody else on the machine has: ``sleep {marker}``."""
+
+    def __init__(self) -> None:
+        self.text = f"3131.{os.getpid():07d}{next(_numbers):04d}"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def alive(self) -> list[int]:
+        """Living processes with the marker in their command line.  A zombie has none."""
+        return [pid for pid in _pids() if self.text.encode() in _cmdline(pid)]
+
+    def kill(self) -> None:
+        for pid in self.alive():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _cmdline(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+class Runs:
+    """A supervisor, and short words for what tests do with it over and over."""
+
+    def __init__(self, sup: Supervisor, state_dir: Path) -> None:
+        self.sup = sup
+        self.state_dir = state_dir
+
+    async def start(self, argv: list[str], *, completion: str = "leader", **options: Any) -> Run:
+        """``options``: fields of `Command` and `Limits`, by their own names."""
+        bounds = {name: options.pop(name) for name in list(options) if name in Limits.__slots__}
+        bounds.setdefault("grace", 3)
+        command = Command(argv=argv, **options)
+        return await self.sup.start(command, limits=Limits(**bounds), completion=completion)
+
+    async def sh(self, script: str, **options: Any) -> Run:
+        return await self.start(["sh", "-c", script], **options)
+
+    async def python(self, script: str, **options: Any) -> Run:
+        """Without site-packages: it starts in a hundredth of a second."""
+        return await self.start([sys.executable, "-I", "-S", "-c", script], **options)
+
+    async def wait(self, run: Run, timeout: float = 20) -> RunView:
+        return await self.sup.wait(run.id, timeout=timeout)
+
+    async def events(self, run: Run, *, size: int = 1000, **filters: Any) -> list[Event]:
+        """All there are, paged by ``size``."""
+        found: list[Event] = []
+        after = 0
+        while True:
+            page = await self.sup.events(run.id, after=after, limit=size, **filters)
+            found += page.events
+            if page.next_after == after:
+                return found
+            after = page.next_after
+
+    async def kinds(self, run: Run) -> list[str]:
+        return [event.kind for event in await self.events(run, output=False)]
+
+    async def output(self, run: Run, stream: str = "stdout") -> bytes:
+        """What is kept of a stream, in order."""
+        found = await self.events(run)
+        return b"".join(one.data for one in found if one.kind == Kind.OUTPUT and one.stream == stream)
+
+    async def printed(self, run: Run, text: bytes, stream: str = "stdout") -> None:
+        """Wait until the program has written ``text``."""
+
+        async def seen() -> bool:
+            return text in await self.output(run, stream)
+
+        await eventually_async(seen, message=f"{text!r} was never printed")
+
+    async def event(self, run: Run, kind: str) -> Event:
+        """Wait for the first event of this kind."""
+
+        async def first() -> list[Event]:
+            return await self.events(run, kinds={kind})
+
+        found: list[Event] = await eventually_async(first, message=f"no {kind}")
+        return found[0]
+
+    async def receipt(self, run: Run) -> dict[str, Any]:
+        seen = await self.wait(run)
+        assert seen.receipt is not None
+        return seen.receipt
+
+    def log_bytes(self) -> bytes:
+        """Everything in every file of the state directory."""
+        return b"".join(path.read_bytes() for path in sorted(self.state_dir.rglob("*")) if path.is_file())
+
+
+@asynccontextmanager
+async def open_runs(state_dir: Path) -> AsyncIterator[Runs]:
+    async with Supervisor.open(state_dir) as sup:
+        yield Runs(sup, state_dir)
+
+
+def check_gapless(events: list[Event]) -> None:
+    """Each seq from 1 on is answered once, by its event or by the one dropped range that covers it."""
+    expected = 1
+    for event in events:
+        first = event.detail.get("first_seq", event.seq) if event.kind == Kind.OUTPUT_DROPPED else event.seq
+        assert first == expected, (event, first, expected)
+        expected = event.seq + 1
+
+
+def gone(marker: Marker) -> None:
+    """Zero survivors: true the moment a stop or a receipt says so, so there is no waiting here."""
+    assert marker.alive() == []
+
+
+def appear(marker: Marker, count: int) -> None:
+    """Wait until that many processes with the marker are there."""
+    eventually(lambda: len(marker.alive()) >= count, message=f"fewer than {count} of {marker}")
