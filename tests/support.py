@@ -74,10 +74,9 @@ def running(pid: int) -> bool:
 
 
 def reap_state_dir(state_dir: str | os.PathLike[str]) -> list[int]:
-    """SIGKILL the workers and programs that the logs of ``state_dir`` name, if proven alive.
+    """SIGKILL the workers and programs that the logs of ``state_dir`` name, and all below them.
 
-    Workers go first, so that none starts a stop ladder of its own.  Returns the
-    pids signalled.  Only processes whose recorded identity matches are touched.
+    Returns the pids reached.  Only processes whose recorded identity is proven are touched.
     """
     from tests import reaper
 

@@ -19,7 +19,7 @@ class Dropped(Open):
     """Stands for every event from ``first_seq`` to the event's own ``seq``."""
 
     first_seq: Seq
-    reason: Literal["limit", "disk_full", "corrupt"]
+    reason: Literal["limit", "disk_full", "io_error", "corrupt"]
     stream: Stream | None = None
     bytes: Count | None = None
     events: Count | None = None
@@ -57,6 +57,7 @@ class LogRepaired(Open):
     segment: str
     offset: Count
     skipped_bytes: Count
+    generation: Seq
 
 
 class WorkerCrashed(Open):
@@ -103,6 +104,9 @@ class NotStarted(Open):
 
     reason: str
     errno: int | None = None
+    error: str | None = None
+    step: str | None = None
+    path: str | None = None
 
 
 class Resolved(Open):
@@ -153,6 +157,11 @@ class ControlReceived(Open):
 
     id: str
     op: str
+    peer_pid: int | None = None
+    grace: Seconds | None = None
+    signal: int | None = None
+    target: str | None = None
+    bytes: Count | None = None
 
 
 class ControlApplied(Open):
@@ -160,6 +169,10 @@ class ControlApplied(Open):
 
     id: str
     op: str
+    result: str
+    signal: int | None = None
+    pids: list[int] | None = None
+    bytes: Count | None = None
 
 
 DETAILS: dict[str, type[Open]] = {

@@ -115,6 +115,7 @@ class StopDocument(Document):
 class ControlDocument(Open):
     """The durable answer to ``signal`` or to one write to a stdin.  More fields belong to the op."""
 
+    schema_: Literal["durable-supervisor/control/1"] = Field(alias="schema")
     run_id: RunId
     control_id: str
     op: Literal["signal", "stdin", "close_stdin"]
@@ -156,10 +157,23 @@ class ReconcileDocument(Document):
     changed: dict[RunId, RunState]
 
 
-class RecoverDocument(Open):
-    """What was rebuilt from the logs."""
+class RecoverConflict(Document):
+    """Two logs that claim the same thing; both are kept as they are."""
+
+    run_id: RunId
+    problem: str
+    other_run_id: RunId | None
+
+
+class RecoverDocument(Document):
+    """What was rebuilt from the logs, as run ids."""
 
     schema_: Literal["durable-supervisor/recover/1"] = Field(alias="schema")
+    added: list[RunId]
+    advanced: list[RunId] = Field(description="known, but an older attempt of it")
+    kept: list[RunId]
+    conflicts: list[RecoverConflict]
+    old_journal: str | None = Field(description="where an unusable journal was set aside")
 
 
 class CheckForm(Document):
