@@ -13,6 +13,7 @@ import pytest
 from durable_supervisor import __version__
 from durable_supervisor.cli.app import VERBS
 from tests.cli.helpers import COMMAND, Cli, assert_one_error_line, environment
+from tests.support import eventually
 
 HEAVY = ("rich", "pydantic", "sqlite3", "asyncio", "psutil", "structlog", "typer")
 
@@ -139,3 +140,50 @@ def test_a_locale_without_unicode_is_no_obstacle(cli: Cli) -> None:
         assert done.code == 0, done.stderr
     form = json.loads(cli("list", "--json", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0").stdout)
     assert form["runs"][0]["argv"] == ["echo", "café ☃"]
+
+
+def closed(cli: Cli, descriptor: int, *words: str) -> tuple[int, str]:
+    """Call the command with one of its standard descriptors closed; the exit code and the other output."""
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {descriptor}{"<" if descriptor == 0 else ">"}&-', "sh", *COMMAND, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(cli.state_dir),
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_closed_descriptors_never_become_something_else(cli: Cli) -> None:
+    """The next file opened would get the number of a closed stdout, and take what is printed."""
+    run_id = cli.start("--", "echo", "kept")
+    cli("wait", run_id)
+    code, said = closed(cli, 1, "start", "--json", "--", "true")
+    assert code == 1
+    assert "cannot write to stdout" in said
+    assert said.count("\n") == 1
+    assert closed(cli, 2, "inspect", "nosuchrun") == (3, "")
+    assert closed(cli, 0, "run", "--", "cat") == (0, "")
+    code, said = closed(cli, 0, "run", "--stdin", "-", "--", "cat")
+    assert code == 2
+    assert said.startswith("error: INVALID_REQUEST: stdin: ")
+    assert cli.ok("logs", run_id).stdout == "kept\n"
+    eventually(lambda: states(cli) == ["finished"] * 3)
+
+
+def states(cli: Cli) -> list[str]:
+    return [run["state"] for run in cli.ok("list", "--json").document["runs"]]
+
+
+def test_a_full_disk_behind_stdout_is_one_line(cli: Cli) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(cli.state_dir),
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: INTERNAL: cannot write to stdout")
+    assert done.stderr.count(b"\n") == 1

@@ -186,11 +186,7 @@ def _failed(error: Exception, shared: Settings, arguments: list[str]) -> int:
         command = context.command_path if context is not None else PROGRAM
         errors.print_error(errors.usage(error.format_message(), command), as_json=as_json)
         return int(error.exit_code)
-    try:
-        return errors.report(error, as_json=as_json)
-    except BrokenPipeError:
-        out.close_quietly()
-        return exit_codes.BROKEN_PIPE
+    return errors.report(error, as_json=as_json)
 
 
 def _program_name() -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
 
-from . import exit_codes
+from . import exit_codes, out
 from .escape import escape_text
 
 DEBUG_VARIABLE = "DURABLE_SUPERVISOR_DEBUG"
@@ -28,11 +29,12 @@ def report(error: BaseException, *, as_json: bool) -> int:
 def print_error(error: SupervisorError, *, as_json: bool) -> None:
     """``error: CODE: message (hint)``, or ``{"error": {...}}``; exactly one line."""
     if as_json:
-        sys.stderr.write(json.dumps({"error": error.to_dict()}, default=str) + "\n")
+        line = json.dumps({"error": error.to_dict()}, default=str)
     else:
         hint = f" ({error.hint})" if error.hint else ""
-        sys.stderr.write(f"error: {escape_text(f'{error.code.value}: {error.message}{hint}')}\n")
-    sys.stderr.flush()
+        line = f"error: {escape_text(f'{error.code.value}: {error.message}{hint}')}"
+    with suppress(OSError, SupervisorError):  # nobody hears us: the exit code still tells
+        out.note(line)
 
 
 def as_supervisor_error(error: BaseException) -> SupervisorError:

@@ -16,13 +16,22 @@ import select
 import sys
 from collections.abc import Mapping
 
+from durable_supervisor.model.errors import ErrorCode, SupervisorError
+
 STDOUT = 1
 STDERR = 2
 _PIPE_ROOM = 4096  # a pipe that poll(2) calls writable takes this much without blocking (PIPE_BUF)
 
 
 def prepare_streams() -> None:
-    """For what others print (help, completion): names that cannot be encoded are no reason to fail."""
+    """Call first.  Fills closed descriptors, and makes names that cannot be encoded no reason to fail."""
+    for descriptor, mode in ((0, os.O_WRONLY), (STDOUT, os.O_RDONLY), (STDERR, os.O_RDONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # Or the next file opened (a run log!) would be "stdout" and take what we print.  The
+            # wrong mode keeps it an error to use it.  The lowest free number is this one.
+            os.open(os.devnull, mode)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -71,6 +80,10 @@ def write_bytes(data: bytes, descriptor: int = STDOUT) -> None:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:  # someone who shares the terminal made it non-blocking
             select.select([], [descriptor], [])
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _cannot_write(descriptor, error) from error
 
 
 async def write_patiently(data: bytes, descriptor: int = STDOUT) -> None:
@@ -95,7 +108,7 @@ async def write_patiently(data: bytes, descriptor: int = STDOUT) -> None:
         error: BaseException | None = None
         try:
             write_bytes(data, descriptor)
-        except OSError as caught:
+        except (OSError, SupervisorError) as caught:
             error = caught
         try:
             loop.call_soon_threadsafe(settle, error)
@@ -122,6 +135,15 @@ def close_quietly() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, STDOUT)
     os.close(null)
+
+
+def _cannot_write(descriptor: int, error: OSError) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.INTERNAL,
+        f"cannot write to {'stdout' if descriptor == STDOUT else 'stderr'}: {error.strerror}",
+        hint="runs are not affected; check where the output goes",
+        details={"errno": error.errno},
+    )
 
 
 def _ready(descriptor: int) -> bool:

@@ -107,10 +107,10 @@ def env_file(path: str) -> dict[str, str]:
     return found
 
 
-def read_file(option: str, path: str) -> bytes:
-    """The bytes of a file the user named.  Raises INVALID_REQUEST with the reason."""
+def read_file(option: str, path: str | int) -> bytes:
+    """The bytes of a file the user named, or of a descriptor.  Raises INVALID_REQUEST with the reason."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", closefd=isinstance(path, str)) as file:
             return file.read()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "is not a usable path"

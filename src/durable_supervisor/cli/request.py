@@ -6,7 +6,6 @@ The options have one name here and in the two verbs; `ask` takes them by that na
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -95,7 +94,7 @@ def stdin_of(word: str | None) -> bytes | Literal["open"] | None:
     if word == "open":
         return "open"
     if word == "-":
-        return sys.stdin.buffer.read()
+        return parse.read_file("stdin", 0)
     return parse.read_file("stdin", word)
 
 

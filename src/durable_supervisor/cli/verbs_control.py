@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -111,7 +110,7 @@ def write_stdin(
 
 
 def _our_stdin() -> Iterator[bytes]:
-    while chunk := os.read(sys.stdin.fileno(), _CHUNK):
+    while chunk := os.read(0, _CHUNK):
         yield chunk
 
 
