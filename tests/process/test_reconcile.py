@@ -15,9 +15,15 @@ from durable_supervisor.journal import runs
 from durable_supervisor.journal.rows import RunRow
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.identity import ProcessIdentity
+from durable_supervisor.model.outcome import natural
 from durable_supervisor.model.states import RunState, Trigger
 from durable_supervisor.process.locks import probe_lock
+from durable_supervisor.reconcile.act import Judged, fold
+from durable_supervisor.reconcile.decide import decide
+from durable_supervisor.reconcile.observe import observe
 from durable_supervisor.reconcile.view import view
+from durable_supervisor.runlog.create import read_header
+from durable_supervisor.runlog.writer import LogWriter
 from tests.process.reconcile_bench import (
     GONE,
     OTHER_BOOT,
@@ -37,7 +43,7 @@ async def bench(state_dir: Path) -> AsyncIterator[Bench]:
         yield opened
 
 
-def gone(bench: Bench) -> ProcessIdentity:
+def gone() -> ProcessIdentity:
     """The identity of a process that has just ended."""
     process = subprocess.Popen(["sleep", "3131"])
     identity = identity_of(process)
@@ -82,7 +88,7 @@ async def test_a_held_lock_reattaches_and_folds_what_the_log_says(bench: Bench) 
 
 
 async def test_a_killed_worker_before_the_release_is_not_started(bench: Bench) -> None:
-    row = await bench.run([dispatched(gone(bench))])
+    row = await bench.run([dispatched(gone())])
     row = await bench.reconciler.judge(row.run_id)
     assert verdict_of(row) == ("not_started", "worker_lost")
     assert row.may_retry
@@ -90,7 +96,7 @@ async def test_a_killed_worker_before_the_release_is_not_started(bench: Bench) -
 
 
 async def test_a_stopped_run_that_never_started_is_not_retryable(bench: Bench) -> None:
-    row = await bench.run([dispatched(gone(bench))])
+    row = await bench.run([dispatched(gone())])
     await bench.journal.write(lambda conn: runs.mark_stop_requested(conn, row.run_id, 1))
     row = await bench.reconciler.judge(row.run_id)
     assert row.state is RunState.NOT_STARTED
@@ -98,7 +104,7 @@ async def test_a_stopped_run_that_never_started_is_not_retryable(bench: Bench) -
 
 
 async def test_a_killed_worker_after_the_release_is_unknown(bench: Bench) -> None:
-    row = await bench.run(released(gone(bench), gone(bench)), running=True)
+    row = await bench.run(released(gone(), gone()), running=True)
     row = await bench.reconciler.judge(row.run_id)
     assert verdict_of(row) == ("unknown", "worker_lost")
     assert row.outcome is None
@@ -110,7 +116,7 @@ async def test_a_killed_worker_after_the_release_is_unknown(bench: Bench) -> Non
 
 async def test_a_logged_exit_is_finished_though_the_worker_died(bench: Bench) -> None:
     exited: tuple[str, dict[str, object]] = (Kind.PROGRAM_EXITED, {"code": 3, "signal": None})
-    events = [*released(gone(bench), gone(bench)), exited]
+    events = [*released(gone(), gone()), exited]
     row = await bench.run(events, running=True)
     row = await bench.reconciler.judge(row.run_id)
     assert verdict_of(row) == ("finished", "exit_logged")
@@ -122,7 +128,7 @@ async def test_a_logged_exit_is_finished_though_the_worker_died(bench: Bench) ->
 
 async def test_an_orphaned_program_is_quarantined_until_it_ends(bench: Bench) -> None:
     program = bench.sleeper()
-    row = await bench.run(released(gone(bench), identity_of(program)), running=True)
+    row = await bench.run(released(gone(), identity_of(program)), running=True)
     row = await bench.reconciler.judge(row.run_id)
     assert verdict_of(row) == ("quarantined", "program_alive")
     before, words = row.updated_ns, bench.kinds(row)
@@ -138,7 +144,7 @@ async def test_an_orphaned_program_is_quarantined_until_it_ends(bench: Bench) ->
 
 async def test_a_reused_pid_is_told_and_left_alone(bench: Bench) -> None:
     stranger = bench.sleeper()
-    row = await bench.run(released(gone(bench), in_place_of(stranger)), running=True)
+    row = await bench.run(released(gone(), in_place_of(stranger)), running=True)
     row = await bench.reconciler.judge(row.run_id)
     assert verdict_of(row) == ("unknown", "identity_mismatch")
     assert row.evidence is not None
@@ -148,7 +154,7 @@ async def test_a_reused_pid_is_told_and_left_alone(bench: Bench) -> None:
 
 
 async def test_a_leaked_lock_is_quarantined_until_it_is_free(bench: Bench) -> None:
-    row = await bench.run(released(gone(bench), gone(bench)), running=True)
+    row = await bench.run(released(gone(), gone()), running=True)
     holder = bench.sleeper(lock=bench.log_path(row))
     row = await bench.reconciler.judge(row.run_id)
     assert verdict_of(row) == ("quarantined", "lock_leaked")
@@ -159,7 +165,7 @@ async def test_a_leaked_lock_is_quarantined_until_it_is_free(bench: Bench) -> No
 
 
 async def test_a_lock_shared_for_a_moment_is_no_leak(bench: Bench) -> None:
-    row = await bench.run([dispatched(gone(bench))])
+    row = await bench.run([dispatched(gone())])
     bench.sleeper(lock=bench.log_path(row), seconds=0.05)
     row = await bench.reconciler.judge(row.run_id)
     assert verdict_of(row) == ("not_started", "worker_lost")
@@ -167,7 +173,7 @@ async def test_a_lock_shared_for_a_moment_is_no_leak(bench: Bench) -> None:
 
 @pytest.mark.parametrize("what", ["missing", "symlink", "fifo", "empty", "foreign"])
 async def test_a_log_that_cannot_speak_is_quarantined_and_never_made(bench: Bench, what: str) -> None:
-    row = await bench.run([dispatched(gone(bench))])
+    row = await bench.run([dispatched(gone())])
     path = bench.log_path(row)
     other = path.with_name("other")
     path.rename(other)
@@ -187,7 +193,7 @@ async def test_a_log_that_cannot_speak_is_quarantined_and_never_made(bench: Benc
 
 
 async def test_a_log_that_comes_back_settles_its_run(bench: Bench) -> None:
-    row = await bench.run([*released(gone(bench), gone(bench)), (Kind.RUN_FINISHED, RECEIPT)], running=True)
+    row = await bench.run([*released(gone(), gone()), (Kind.RUN_FINISHED, RECEIPT)], running=True)
     path = bench.log_path(row)
     path.rename(path.with_name("aside"))
     assert (await bench.reconciler.judge(row.run_id)).state is RunState.QUARANTINED
@@ -197,8 +203,8 @@ async def test_a_log_that_comes_back_settles_its_run(bench: Bench) -> None:
 
 
 async def test_damage_harms_only_its_own_run(bench: Bench) -> None:
-    good = [await bench.run(released(gone(bench), GONE), running=True) for _ in range(3)]
-    bad = await bench.run(released(gone(bench), gone(bench)), running=True)
+    good = [await bench.run(released(gone(), GONE), running=True) for _ in range(3)]
+    bad = await bench.run(released(gone(), gone()), running=True)
     data = bytearray(bench.log_path(bad).read_bytes())
     data[-120] ^= 1
     bench.log_path(bad).write_bytes(data)
@@ -214,7 +220,7 @@ async def test_damage_harms_only_its_own_run(bench: Bench) -> None:
 
 
 async def test_a_torn_tail_is_no_proof_that_nothing_ran(bench: Bench) -> None:
-    row = await bench.run(released(gone(bench), gone(bench)))
+    row = await bench.run(released(gone(), gone()))
     path = bench.log_path(row)
     os.truncate(path, path.stat().st_size - 7)  # the release is what is torn off
     row = await bench.reconciler.judge(row.run_id)
@@ -236,13 +242,35 @@ async def test_damage_in_a_settled_log_is_log_health(bench: Bench) -> None:
     assert replace(now, log_health=None, updated_ns=0) == replace(settled, log_health=None, updated_ns=0)
 
 
-async def test_a_run_that_finished_meanwhile_keeps_its_outcome(bench: Bench) -> None:
-    from durable_supervisor.model.outcome import natural
-    from durable_supervisor.reconcile.act import Judged, fold
-    from durable_supervisor.reconcile.decide import decide
-    from durable_supervisor.reconcile.observe import observe
+async def test_damage_in_an_early_segment_is_found(bench: Bench) -> None:
+    row = await bench.run([dispatched(gone())])
+    fd = os.open(bench.log_path(row), os.O_RDWR | os.O_CLOEXEC)
+    header, _ = read_header(fd)
+    assert header is not None
+    writer = LogWriter(
+        fd,
+        bench.paths(row),
+        header,
+        segment_bytes=4096,
+        stdout_cap=1 << 20,
+        stderr_cap=1 << 20,
+        truncate=True,
+        clock=bench.clock,
+    )
+    for _ in range(8):
+        writer.append_output("stdout", b"x" * 2000)
+        writer.flush()
+    writer.close()
+    data = bytearray(bench.log_path(row).read_bytes())
+    data[-1500] ^= 1
+    bench.log_path(row).write_bytes(data)
+    row = await bench.reconciler.judge(row.run_id)
+    assert verdict_of(row) == ("quarantined", "log_corrupt")  # the release might have stood there
+    assert verdict_of(await bench.reconciler.judge(row.run_id)) == ("quarantined", "log_corrupt")
 
-    row = await bench.run(released(gone(bench), gone(bench)), running=True)
+
+async def test_a_run_that_finished_meanwhile_keeps_its_outcome(bench: Bench) -> None:
+    row = await bench.run(released(gone(), gone()), running=True)
     seen = observe(row, bench.place)
     late = Judged(row, seen, decide(seen))
     assert late.verdict.state is RunState.UNKNOWN
@@ -252,11 +280,7 @@ async def test_a_run_that_finished_meanwhile_keeps_its_outcome(bench: Bench) -> 
 
 
 async def test_a_verdict_never_hits_a_later_attempt(bench: Bench) -> None:
-    from durable_supervisor.reconcile.act import Judged, fold
-    from durable_supervisor.reconcile.decide import decide
-    from durable_supervisor.reconcile.observe import observe
-
-    row = await bench.run([dispatched(gone(bench))])
+    row = await bench.run([dispatched(gone())])
     seen = observe(row, bench.place)
     late = Judged(row, seen, decide(seen))
     await bench.move(row, Trigger.REFUSE, reason="worker_lost", retryable=True)
@@ -276,7 +300,7 @@ async def test_a_verdict_never_hits_a_later_attempt(bench: Bench) -> None:
 
 async def test_a_resolved_run_is_left_alone(bench: Bench) -> None:
     program = bench.sleeper()
-    row = await bench.run(released(gone(bench), identity_of(program)), running=True)
+    row = await bench.run(released(gone(), identity_of(program)), running=True)
     row = await bench.reconciler.judge(row.run_id)
     resolved = await bench.move(row, Trigger.RESOLVE, reason="resolved")
     program.kill()
@@ -286,7 +310,7 @@ async def test_a_resolved_run_is_left_alone(bench: Bench) -> None:
 
 
 async def test_a_reader_sees_the_verdict_without_writing(bench: Bench) -> None:
-    row = await bench.run([*released(GONE, gone(bench)), (Kind.RUN_FINISHED, RECEIPT)], running=True)
+    row = await bench.run([*released(GONE, gone()), (Kind.RUN_FINISHED, RECEIPT)], running=True)
     before = bench.log_path(row).read_bytes()
     seen = view(row, bench.place)
     assert seen.state is RunState.FINISHED
@@ -294,7 +318,7 @@ async def test_a_reader_sees_the_verdict_without_writing(bench: Bench) -> None:
     assert seen.outcome.code == 7
     assert seen.to_dict()["outcome"] == RECEIPT["outcome"]
     assert seen.head == 4
-    lost = view(await bench.run(released(gone(bench), gone(bench)), running=True), bench.place)
+    lost = view(await bench.run(released(gone(), gone()), running=True), bench.place)
     assert (lost.state, lost.reason, lost.outcome) == (RunState.UNKNOWN, "worker_lost", None)
     assert await bench.row(row.run_id) == row
     assert bench.log_path(row).read_bytes() == before

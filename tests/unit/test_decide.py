@@ -215,6 +215,8 @@ def test_an_unconfirmed_cleanup_keeps_the_exit() -> None:
         (None, None, 9, OutcomeKind.SIGNALED),
         ({"reason": "leftover"}, 0, None, OutcomeKind.EXITED),
         ({"reason": "stop"}, 0, None, OutcomeKind.CANCELLED),
+        ({"reason": "stop", "after_exit": True}, 0, None, OutcomeKind.EXITED),
+        ({"reason": "worker_terminated"}, None, 15, OutcomeKind.CANCELLED),
         ({"reason": "timeout"}, None, 15, OutcomeKind.TIMED_OUT),
         ({"reason": "idle_timeout"}, None, 15, OutcomeKind.IDLE_TIMED_OUT),
         ({"reason": "stdout_limit"}, 1, None, OutcomeKind.STDOUT_LIMIT_EXCEEDED),
@@ -229,6 +231,23 @@ def test_a_logged_exit_is_finished_but_incomplete(
     assert verdict.receipt is not None
     assert verdict.receipt["incomplete"] is True
     assert verdict.receipt["cleanup_confirmed"] is False
+
+
+def test_a_logged_exit_that_became_the_last_word_says_the_same_again() -> None:
+    first = decide(replace(RELEASED, exited={"code": 3, "signal": None}))
+    again = decide(replace(RELEASED, exited={"code": 3, "signal": None}, receipt=first.receipt))
+    assert (again.row, again.kind, again.outcome) == (2, VerdictKind.FINISHED, first.outcome)
+
+
+def test_what_may_be_alive_is_told() -> None:
+    def may(seen: Observation) -> object:
+        return decide(seen).evidence["may_be_alive"]
+
+    assert may(RELEASED) is True
+    assert may(replace(RELEASED, same_boot=False)) is False
+    assert may(LOST) is False
+    assert may(replace(RELEASED, receipt=RECEIPT)) is False
+    assert may(replace(RELEASED, exited={"code": 0, "signal": None})) is True
 
 
 def test_reattach_says_the_furthest_state_of_journal_and_log() -> None:

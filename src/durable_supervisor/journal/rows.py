@@ -13,9 +13,12 @@ from ..model.states import RunState
 Document = dict[str, Any]  # a JSON object
 
 
+_encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
+
+
 def encode(value: object) -> str:
     """ASCII JSON: a lone surrogate (an undecodable byte of argv or a path) becomes ``\\udcXX``."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return _encode(value)
 
 
 def encode_optional(value: object | None) -> str | None:

@@ -100,21 +100,21 @@ def speak(judged: Judged, place: Place, clock: Clock) -> Spoken:
     if not owes_word(judged):
         return Spoken.SILENT
     seen, verdict, row = judged.seen, judged.verdict, judged.row
-    path = place.paths(row).log(row.attempt)
+    paths = place.paths(row)
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = os.open(paths.log(row.attempt), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return Spoken.SILENT
     release: Callable[[], None] = partial(os.close, fd)
     try:
         if not try_lock(fd):
             return Spoken.CHANGED
-        log = read_log(row, place, final=True)
+        log = read_log(paths, row.attempt, place, final=True)
         if (log.head, log.generation) != (seen.head, seen.generation):
             return Spoken.CHANGED
         failpoint("reconcile.before_word")
         writer = open_for_append(
-            place.paths(row),
+            paths,
             row.attempt,
             fd,
             boot_id=place.boot_id,

@@ -40,7 +40,7 @@ def _verdict(kind: VerdictKind, row: int, seen: Observation, reason: str) -> Ver
         row=row,
         state=_STATES[kind],
         reason=reason,
-        evidence=_evidence(row, seen),
+        evidence=_evidence(row, seen, kind),
         retryable=kind is VerdictKind.NOT_STARTED and not _stopped_by_owner(seen),
         log_health=health(seen),
     )
@@ -62,7 +62,7 @@ def reattach(row: int, seen: Observation) -> Verdict:
         row=row,
         state=_logged_state(seen),
         reason=Reason.WORKER_ALIVE.value,
-        evidence=_evidence(row, seen),
+        evidence=_evidence(row, seen, VerdictKind.REATTACH),
         log_health=health(seen),
     )
 
@@ -201,7 +201,13 @@ def health(seen: Observation) -> JsonDict | None:
     return {"status": "damaged", "damage": damage[:_MAX_DAMAGE_TOLD], "places": len(damage)}
 
 
-def _evidence(row: int, seen: Observation) -> JsonDict:
+def _may_be_alive(seen: Observation, kind: VerdictKind) -> bool:
+    """Descendants may outlive the leader; only a reboot, or waitid's ECHILD, surely ended them all."""
+    confirmed = seen.receipt is not None and seen.receipt.get("cleanup_confirmed") is True
+    return seen.same_boot and kind is not VerdictKind.NOT_STARTED and not confirmed
+
+
+def _evidence(row: int, seen: Observation, kind: VerdictKind) -> JsonDict:
     """The facts a person needs to check the verdict; JSON values only."""
     evidence: JsonDict = {
         "row": row,
@@ -209,8 +215,7 @@ def _evidence(row: int, seen: Observation) -> JsonDict:
         "log": seen.log.value,
         "same_boot": seen.same_boot,
         "released": seen.released,
-        # Descendants may outlive the leader; only a reboot surely ended them all.
-        "may_be_alive": seen.same_boot,
+        "may_be_alive": _may_be_alive(seen, kind),
     }
     if not seen.same_boot:
         evidence["intent_boot_id"] = seen.intent_boot_id

@@ -26,7 +26,7 @@ from .observe import PATIENCE, Place, in_passing, look
 
 T = TypeVar("T")
 
-PAGE = 500
+PAGE = 1000
 INTERVAL = 15.0
 # A word in a log costs disk syncs, some 10 to 30 ms.  Where more runs than these settle at
 # once (a power cut, every worker killed) the journal, which is the authority, says it alone.

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from ..journal.rows import RunRow
 from ..model.identity import Match, ProcessIdentity, compare
-from ..model.states import RunState
+from ..model.states import SETTLED_STATES, RunState
 from ..process.identity import Liveness, probe, read_identity
 from ..process.locks import LockState, probe_lock
-from ..runlog.evidence import LogEvidence
+from ..runlog.evidence import LogEvidence, read_evidence
 from ..runlog.paths import RunPaths
-from ..runlog.reader import LogReader
 from .facts import JsonDict, LogStatus, Observation, Sighting
 
 # A killed worker's paused child shares the lock until it has closed its descriptors, and
@@ -35,9 +34,6 @@ class Place:
     def paths(self, row: RunRow) -> RunPaths:
         return RunPaths(self.runs_dir, row.shard, row.run_id)
 
-    def reader(self, row: RunRow) -> LogReader:
-        return LogReader(self.paths(row), row.attempt, directory_id=self.directory_id)
-
 
 def observe(row: RunRow, place: Place, patience: float = PATIENCE) -> Observation:
     """One run's evidence; looks again for up to ``patience`` seconds while it may be in passing."""
@@ -51,8 +47,8 @@ def observe(row: RunRow, place: Place, patience: float = PATIENCE) -> Observatio
 
 def in_passing(seen: Observation) -> bool:
     """Could this be the short moment between a worker's death and its last traces' end?"""
-    if seen.receipt is not None or seen.last_word is not None:
-        return False
+    if seen.state is RunState.QUARANTINED or seen.receipt is not None or seen.last_word is not None:
+        return False  # judged with patience before, or already plain
     worker_gone = seen.worker is not None and seen.worker.liveness is Liveness.GONE
     if seen.lock is LockState.HELD:
         return worker_gone
@@ -67,21 +63,24 @@ def look(row: RunRow, place: Place) -> Observation:
     after that is complete.  Was it held, the log may be older than the worker's
     end; then the worker is looked up last, and a dead one makes the caller look again.
     """
-    lock = probe_lock(place.paths(row).log(row.attempt))
-    return _observation(row, place, lock, read_log(row, place, final=lock is LockState.FREE))
+    paths = place.paths(row)
+    lock = probe_lock(paths.log(row.attempt))
+    log = read_log(paths, row.attempt, place, final=lock is LockState.FREE, every=row.state in SETTLED_STATES)
+    return _observation(row, place, lock, log)
 
 
-def read_log(row: RunRow, place: Place, *, final: bool) -> LogEvidence:
+def read_log(paths: RunPaths, attempt: int, place: Place, *, final: bool, every: bool = False) -> LogEvidence:
     """The log as evidence.
 
     ``final``: its writer is gone.  Has it left no last word, then what the log does
     not say is evidence too, so every segment is searched for damage that may hide it.
+    ``every``: search them in any case (a settled run is only looked at for its log's health).
     """
-    reader = place.reader(row)
-    log = reader.evidence(boot_id=place.boot_id)
-    segmented = final and os.path.lexists(reader.paths.segments_dir(row.attempt))
-    if segmented and log.receipt is None and log.terminal is None:
-        log = reader.evidence(boot_id=place.boot_id, deep=True)
+    ours, boot = place.directory_id, place.boot_id
+    log = read_evidence(paths, attempt, directory_id=ours, boot_id=boot)
+    silent = final and log.receipt is None and log.terminal is None
+    if (every or silent) and os.path.lexists(paths.segments_dir(attempt)):
+        return read_evidence(paths, attempt, directory_id=ours, boot_id=boot, deep=True)
     return log
 
 
