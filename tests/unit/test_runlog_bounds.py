@@ -50,7 +50,7 @@ def test_a_flood_keeps_head_and_tail(tmp_path: Path) -> None:
     begin(writer)
     line = b"y\n" * 32768
     most_disk = most_files = 0
-    count = 400  # 25 MiB
+    count = 200  # 12 MiB
     for index in range(count):
         writer.append_output("stdout", b"%08d" % index + line[8:])
         writer.flush()
@@ -147,7 +147,7 @@ def test_both_streams_over_their_caps_merge(tmp_path: Path) -> None:
     writer = open_writer(paths, cap=32 * 1024, stderr_cap=128 * 1024)
     begin(writer)
     total = {"stdout": 0, "stderr": 0}
-    for index in range(3000):
+    for index in range(1200):
         stream = "stdout" if index % 2 else "stderr"
         total[stream] += 500
         writer.append_output(stream, b"z" * 500)

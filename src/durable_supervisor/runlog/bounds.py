@@ -11,6 +11,8 @@ from __future__ import annotations
 import errno
 import os
 
+from durable_supervisor.process.failpoints import failpoint
+
 from .drops import LIMIT, DropRun, absorbable
 from .files import create_file, fsync_dir, open_regular, remove, write_all
 from .format import EVENT, OUTPUT, SYNC, SegmentHeader, encode_record, salt_of
@@ -81,21 +83,24 @@ class Bounds:
         The first segment is the head, and its file is the lock: it stays.  One segment
         more than needed goes, so that a flood costs one compaction for every second segment.
         """
-        surplus = [kept[i] - self._caps[i] + self._caps[i] // 8 if over[i] else 0 for i in (0, 1)]
+        need = [kept[i] - self._caps[i] for i in (0, 1)]
         first = last = 0
         size = 0
         for index in range(1, len(self.closed)):
-            segment = self.closed[index]
-            if first and (max(surplus) <= 0 or size > self._segment_bytes):
+            output = self.closed[index].output
+            streams = [i for i in (0, 1) if over[i] and output[i]]
+            if first and (size > self._segment_bytes or not self._go(streams, need, output)):
                 break
-            if any(surplus[i] > 0 and segment.output[i] for i in (0, 1)):
+            if streams:
                 first = first or index
                 last = index
-                for i in (0, 1):
-                    surplus[i] -= segment.output[i]
+                need = [need[i] - output[i] for i in (0, 1)]
             if first:
-                size += sum(segment.output[i] for i in (0, 1) if not over[i])
+                size += sum(output[i] for i in (0, 1) if not over[i])
         return (first, last) if first else None
+
+    def _go(self, streams: list[int], need: list[int], output: tuple[int, int]) -> bool:
+        return all(need[i] > 0 or output[i] <= need[i] + self._caps[i] // 8 for i in streams)
 
     def _compact(self, first: int, last: int, over: list[bool]) -> tuple[int, int]:
         """Replace a stretch, and the small segments right before it; returns the bytes dropped."""
@@ -140,11 +145,13 @@ def rewrite(
             os.fdatasync(fd)
         finally:
             os.close(fd)
+        failpoint("log.compacting")
         os.rename(half, path)
     except OSError:
         remove(half)
         raise
     fsync_dir(directory)
+    failpoint("log.compacted")
     for source in sources:
         if source != key:
             remove(paths.segment_file(header.attempt, source))

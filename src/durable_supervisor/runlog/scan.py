@@ -175,13 +175,11 @@ class Scanner:
 
     def _damage(self, offset: int) -> Damage:
         left = self.size - offset
-        if self._torn(offset, left):
-            self._buffer = b""
-            return Damage(offset, left, at_tail=True, torn=True)
         found = self._resync(offset + 1)
         if found is None:
+            torn = self._torn(offset, left)
             self._buffer = b""
-            return Damage(offset, left, at_tail=True, torn=False)
+            return Damage(offset, left, at_tail=True, torn=torn)
         self.offset = found
         return Damage(offset, found - offset, at_tail=False, torn=False)
 

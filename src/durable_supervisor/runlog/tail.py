@@ -54,7 +54,7 @@ class Tail:
     """
 
     __slots__ = (
-        "_offset", "_synced", "attempt", "bad", "boot_id", "damage", "directory_id", "end", "facts",
+        "_first_status", "_offset", "_synced", "attempt", "bad", "boot_id", "damage", "directory_id", "end", "facts",
         "generation", "has_records", "head", "header", "key", "last_header", "paths", "records_in_last",
         "status",
     )  # fmt: skip
@@ -79,6 +79,7 @@ class Tail:
         self.damage: list[FoundDamage] = []
         self.bad: FoundDamage | None = None
         self.end = 0
+        self._first_status = ""
         self._offset = -1  # nothing scanned yet
         self._synced = 0
 
@@ -91,7 +92,7 @@ class Tail:
                 return
             except FileNotFoundError:
                 self._restart()
-                if not _exists(self.paths.log(self.attempt)):
+                if keys == [FIRST]:
                     self.status = MISSING
                     return
             except NotRegularError:
@@ -112,15 +113,23 @@ class Tail:
             self._restart()
             start = 0
             if len(keys) > 1:
-                self._read_first()
+                self._first_status = self._read_first()
                 if self.status == FOREIGN:
                     return
+                keys = keys[1:] if self._first_status else keys
                 start = 0 if deep else self._newest_with_header(keys)
+        strange = ""
         for key in keys[start:]:
-            self._scan(key, fresh=key != self.key or self._offset < 0)
+            try:
+                self._scan(key, fresh=key != self.key or self._offset < 0)
+            except (NotRegularError, PermissionError) as problem:
+                if key == FIRST:
+                    raise
+                strange = NOT_REGULAR if isinstance(problem, NotRegularError) else UNREADABLE
             if self.status == FOREIGN:
                 return
         self._judge()
+        self.status = self._first_status or strange or self.status  # with what the other segments tell
 
     def _judge(self) -> None:
         if self.header is not None or self.has_records:
@@ -130,12 +139,21 @@ class Tail:
         else:
             self.status = UNREADABLE
 
-    def _read_first(self) -> None:
-        fd, size = open_regular(self.paths.log(self.attempt))
+    def _read_first(self) -> str:
+        """Take in the first header; a status when there is no such file to read."""
+        try:
+            fd, size = open_regular(self.paths.log(self.attempt))
+        except NotRegularError:
+            return NOT_REGULAR
+        except FileNotFoundError:
+            return MISSING
+        except PermissionError:
+            return UNREADABLE
         try:
             self._take_first(Scanner(fd, 0, 0, size).header())
         finally:
             os.close(fd)
+        return ""
 
     def _take_first(self, header: SegmentHeader | None) -> None:
         self.header = header
@@ -151,7 +169,10 @@ class Tail:
 
     def _newest_with_header(self, keys: list[SegmentKey]) -> int:
         for index in range(len(keys) - 1, 0, -1):
-            fd, size = open_regular(self.paths.segment_file(self.attempt, keys[index]))
+            try:
+                fd, size = open_regular(self.paths.segment_file(self.attempt, keys[index]))
+            except (NotRegularError, PermissionError):
+                continue
             try:
                 if Scanner(fd, 0, 0, size).header() is not None:
                     return index
@@ -221,11 +242,3 @@ class Tail:
 
     def _path(self) -> str:
         return self.paths.segment_file(self.attempt, self.key)
-
-
-def _exists(path: str) -> bool:
-    try:
-        os.lstat(path)
-    except OSError:
-        return False
-    return True
