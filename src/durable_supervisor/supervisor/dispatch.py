@@ -183,9 +183,11 @@ class Dispatcher:
         failpoint("start.handed_over")
         try:
             async with asyncio.timeout(FIRST_WORD_SECONDS):
-                return await asyncio.shield(link.first_word)
+                word = await asyncio.shield(link.first_word)
         except TimeoutError:
             return NOT_KNOWN  # a silent worker is not a dead one
+        failpoint("start.answered")
+        return word
 
     def _news(self, run_id: str) -> None:
         link = self.links.get(run_id)

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ..process.failpoints import failpoint
 from ..process.locks import try_lock
 from . import forks
 from .links import ExitWatch
@@ -136,6 +137,7 @@ class _Zygote:
         except OSError as error:
             del self._answers[run_id]
             return f"zygote unreachable ({error.errno})"
+        failpoint("start.zygote_asked")
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 word, number = await answer

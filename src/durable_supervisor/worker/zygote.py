@@ -58,9 +58,11 @@ def _fork(control: object, message: bytes, fds: list[int]) -> bool:
     import signal
     import socket
 
+    from durable_supervisor.process.failpoints import failpoint
     from durable_supervisor.worker.spec import CHANNEL_FD, LOG_FD
 
     assert isinstance(control, socket.socket)
+    failpoint("zygote.asked")
     run_id = message.decode("ascii", "replace")
     answer: tuple[str, int]
     try:
@@ -75,6 +77,7 @@ def _fork(control: object, message: bytes, fds: list[int]) -> bool:
             _place(fds, (LOG_FD, CHANNEL_FD))
             return True
         answer = ("pid", pid)
+    failpoint("zygote.forked")
     for fd in fds:
         os.close(fd)
     try:
