@@ -279,6 +279,20 @@ async def test_a_run_that_finished_meanwhile_keeps_its_outcome(bench: Bench) -> 
     assert await bench.row(row.run_id) == finished
 
 
+async def test_a_write_that_the_journal_refuses_harms_only_its_own_run(bench: Bench) -> None:
+    judged = []
+    for _ in range(4):
+        row = await bench.run(released(gone(), gone()), running=True)
+        seen = observe(row, bench.place)
+        judged.append(Judged(row, seen, decide(seen)))
+    bad = replace(judged[2].verdict, evidence={"not": {"json"}})
+    judged[2] = replace(judged[2], verdict=bad)
+    folded = await fold(bench.journal, judged, bench.clock)
+    assert [row.run_id for row in folded] == [judged[n].row.run_id for n in (0, 1, 3)]
+    assert {row.state for row in folded} == {RunState.UNKNOWN}
+    assert await bench.row(judged[2].row.run_id) == judged[2].row
+
+
 async def test_a_verdict_never_hits_a_later_attempt(bench: Bench) -> None:
     row = await bench.run([dispatched(gone())])
     seen = observe(row, bench.place)

@@ -118,6 +118,17 @@ async def test_a_cancelled_caller_leaves_nothing_half_done(bench: Bench) -> None
         assert (await bench.row(row.run_id)).state is RunState.UNKNOWN
 
 
+async def test_a_row_that_cannot_be_looked_at_harms_only_itself(bench: Bench) -> None:
+    errors: list[Exception] = []
+    reconciler = Reconciler(bench.journal, bench.place, bench.clock, on_error=errors.append)
+    odd = await bench.run(None, run_id="NOT-A-RUN-ID")
+    good = await bench.run(released(GONE, GONE), running=True)
+    await reconciler.pass_once()
+    assert (await bench.row(good.run_id)).state is RunState.UNKNOWN
+    assert await bench.row(odd.run_id) == odd
+    assert [type(error) for error in errors] == [ValueError]
+
+
 async def test_an_unknown_run_is_a_typed_error(bench: Bench) -> None:
     with pytest.raises(SupervisorError) as caught:
         await bench.reconciler.judge("nosuchrun0000000")

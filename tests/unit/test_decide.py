@@ -215,7 +215,6 @@ def test_an_unconfirmed_cleanup_keeps_the_exit() -> None:
         (None, None, 9, OutcomeKind.SIGNALED),
         ({"reason": "leftover"}, 0, None, OutcomeKind.EXITED),
         ({"reason": "stop"}, 0, None, OutcomeKind.CANCELLED),
-        ({"reason": "stop", "after_exit": True}, 0, None, OutcomeKind.EXITED),
         ({"reason": "worker_terminated"}, None, 15, OutcomeKind.CANCELLED),
         ({"reason": "timeout"}, None, 15, OutcomeKind.TIMED_OUT),
         ({"reason": "idle_timeout"}, None, 15, OutcomeKind.IDLE_TIMED_OUT),

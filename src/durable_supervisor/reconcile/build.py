@@ -152,9 +152,7 @@ def _outcome(form: object) -> Outcome | None:
 
 
 def _stop_kind(seen: Observation) -> str:
-    stopping = seen.stopping or {}
-    # A stop that found the leader gone already did not end it.
-    reason = None if stopping.get("after_exit") else stopping.get("reason")
+    reason = (seen.stopping or {}).get("reason")
     kind = _STOP_OUTCOMES.get(reason) if isinstance(reason, str) else None
     return OutcomeKind.EXITED.value if kind is None else kind.value
 

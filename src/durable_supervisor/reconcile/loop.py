@@ -22,6 +22,7 @@ from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from .act import Judged, Spoken, fold, is_news, owes_word, speak
 from .decide import decide
+from .facts import Observation
 from .observe import PATIENCE, Place, in_passing, look
 
 T = TypeVar("T")
@@ -66,6 +67,7 @@ class Reconciler:
         self._on_change = on_change
         self._on_error = on_error
         self._interval = interval
+        self._loop = asyncio.get_running_loop()
         self._marked: set[str] = set()
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -114,8 +116,7 @@ class Reconciler:
         try:
             await work
         except Exception as error:  # noqa: BLE001  (whatever it is, the next run must be judged)
-            if self._on_error is not None:
-                self._on_error(error)
+            self._failed(error)
             self._marked |= marked
             await asyncio.sleep(_RETRY_SECONDS)
             if self._marked:
@@ -165,20 +166,35 @@ class Reconciler:
 
     def _look_at(self, rows: Sequence[RunRow]) -> list[Judged]:
         """In a thread.  All that may be in passing share one short wait."""
-        seen = {row.run_id: look(row, self._place) for row in rows}
+        seen = self._looks(rows)
         deadline = time.monotonic() + PATIENCE
-        pending = [row for row in rows if in_passing(seen[row.run_id])]
+        pending = [row for row in rows if row.run_id in seen and in_passing(seen[row.run_id])]
         while pending and time.monotonic() < deadline:
             time.sleep(0.002)
-            seen.update((row.run_id, look(row, self._place)) for row in pending)
+            seen.update(self._looks(pending))
             pending = [row for row in pending if in_passing(seen[row.run_id])]
-        return [Judged(row, seen[row.run_id], decide(seen[row.run_id])) for row in rows]
+        found = ((row, seen[row.run_id]) for row in rows if row.run_id in seen)
+        return [Judged(row, evidence, decide(evidence)) for row, evidence in found]
+
+    def _looks(self, rows: Sequence[RunRow]) -> dict[str, Observation]:
+        """What cannot even be looked at harms only itself: it stays as it is, and is told of."""
+        seen = {}
+        for row in rows:
+            try:
+                seen[row.run_id] = look(row, self._place)
+            except Exception as error:  # noqa: BLE001
+                self._loop.call_soon_threadsafe(self._failed, error)
+        return seen
 
     def _speak(self, news: Sequence[Judged]) -> list[Spoken]:
         """In a thread: every sync blocks."""
         if sum(map(owes_word, news)) > WORDS_AT_ONCE:
             return [Spoken.SILENT] * len(news)
         return [speak(item, self._place, self._clock) for item in news]
+
+    def _failed(self, error: Exception) -> None:
+        if self._on_error is not None:
+            self._on_error(error)
 
     def _tell(self, rows: list[RunRow]) -> list[RunRow]:
         if self._on_change is not None:
