@@ -164,3 +164,15 @@ def test_run_tells_its_id_to_a_person(cli: Cli, terminal: Terminal) -> None:
     assert code == 0
     assert "hello" in text
     assert only_run(cli) in text
+
+
+def test_a_narrow_terminal_cuts_only_the_command(cli: Cli, terminal: Terminal) -> None:
+    run_id = cli.start("--request-id", "nightly-report", "--", "sh", "-c", "exit 0", "x" * 300)
+    cli("wait", run_id)
+    child = terminal("list", NO_COLOR="1")
+    child.setwinsize(40, 80)
+    text, _ = finish(child)
+    row = text.splitlines()[1]
+    assert row.startswith(f"{run_id}  exited 0 ")
+    assert "nightly-report" in row
+    assert row.endswith("…")

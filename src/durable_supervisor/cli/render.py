@@ -7,6 +7,7 @@ as `Text`, never as markup.
 from __future__ import annotations
 
 import io
+import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -17,7 +18,9 @@ from .escape import escape_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
+_GENERATED = re.compile(r"req-[0-9a-z]{16}")  # an id that nobody chose tells nothing in a table
 _TREE_HEADER = ["PID", "PARENT", "STATUS", "CPU", "MEMORY", "NAME"]
 _WIDE = 4096  # into a pipe nothing is cut: the reader may be grep
 
@@ -32,24 +35,31 @@ def run_line(form: Form) -> str:
 
 
 def runs_table(forms: Iterable[Form]) -> str:
-    """One row a run, newest first, as `list` prints them."""
+    """One row a run, newest first, as `list` prints them; a narrow terminal cuts only the command."""
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("RUN", "STATE", "STARTED", "TOOK", "REQUEST"):
         table.add_column(name, no_wrap=True)
-    table.add_column("COMMAND", no_wrap=True, overflow="ellipsis")
+    table.add_column("COMMAND")  # the one that may wrap is the one that rich makes narrower
     for form in forms:
-        table.add_row(
-            Text(str(form.get("run_id"))),
-            Text(describe.state_word(form), style=describe.state_colour(form)),
-            Text(describe.local_time(form.get("created_at"))),
-            Text(_took(form)),
-            Text(escape_text(str(form.get("request_id") or "-"))),
-            Text(describe.command_line(form.get("argv"))),
-        )
+        table.add_row(*_summary(form))
     return _render(table)
+
+
+def _summary(form: Form) -> list[Text]:
+    from rich.text import Text
+
+    began = describe.parse_time(form.get("created_at"))
+    request = str(form.get("request_id") or "-")
+    return [
+        Text(str(form.get("run_id"))),
+        Text(describe.state_word(form), style=describe.state_colour(form)),
+        Text("-" if began is None else f"{describe.span(time.time() - began)} ago"),
+        Text(_took(form)),
+        Text("-" if _GENERATED.fullmatch(request) else escape_text(request)),
+        Text(describe.command_line(form.get("argv")), no_wrap=True, overflow="ellipsis"),
+    ]
 
 
 def run_table(form: Form) -> str:
