@@ -7,7 +7,9 @@ import errno
 import fcntl
 import json
 import os
+import re
 import secrets
+import shlex
 import stat
 import time
 from dataclasses import dataclass
@@ -21,6 +23,10 @@ VARIABLE = "DURABLE_SUPERVISOR_STATE_DIR"
 MIN_FREE_BYTES = 16 * 1024 * 1024
 KEY_BYTES = 32
 _POLL_SECONDS = 0.02
+_OCTAL = re.compile(rb"\\([0-7]{3})")  # how mountinfo writes spaces and backslashes
+
+# Never follows a link, never waits for the other end of a FIFO.
+_READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 # Locks and fsync cannot be relied on there.
 NETWORK_FILE_SYSTEMS = frozenset({
@@ -72,14 +78,25 @@ def create(place: StateDir) -> None:
     """Make the directory (0700, whatever the umask) and its ``runs``, where they are missing."""
     for path in (place.path, place.runs):
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            os.mkdir(path, 0o700)
-            os.chmod(path, 0o700)  # a umask may have taken bits from the owner
-        except FileExistsError:
-            if not os.path.isdir(path):
-                raise _refused(path, "is not a directory", "choose another state directory") from None
+            _make_private(path)
+        except NotADirectoryError:
+            raise _refused(_shown(path), "is not a directory", "choose another state directory") from None
         except OSError as error:
             raise _unusable(path, error) from error
+
+
+def _make_private(path: str) -> None:
+    """A directory and what is missing on the way to it: in a parent open to others it could be exchanged."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileNotFoundError:
+        _make_private(os.path.dirname(path))
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+        return
+    os.chmod(path, 0o700)  # a umask may have taken bits from the owner
 
 
 def check(place: StateDir) -> bool:
@@ -88,13 +105,20 @@ def check(place: StateDir) -> bool:
     Raises SupervisorError ``STATE_DIR_REFUSED``: not ours, open to others, on a network
     file system, not a directory.
     """
+    shown = _shown(place.path)
+    kind = file_system(place.path)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise _refused(
+            shown,
+            f"is on a network file system ({kind}), where locks and fsync cannot be relied on",
+            "choose a directory on a local disk with --state-dir",
+        )
     try:
         status = os.stat(place.path)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
         raise _unusable(place.path, error) from error
-    shown = _shown(place.path)
     if not stat.S_ISDIR(status.st_mode):
         raise _refused(shown, "is not a directory", "choose another state directory")
     if status.st_uid != os.geteuid():
@@ -107,28 +131,9 @@ def check(place: StateDir) -> bool:
         raise _refused(
             shown,
             f"is open to others (mode {stat.S_IMODE(status.st_mode):04o})",
-            f"chmod 700 {shown}",
-        )
-    kind = file_system(place.path)
-    if kind in NETWORK_FILE_SYSTEMS:
-        raise _refused(
-            shown,
-            f"is on a network file system ({kind}), where locks and fsync cannot be relied on",
-            "choose a directory on a local disk with --state-dir",
+            f"chmod 700 {shlex.quote(shown)}",
         )
     return True
-
-
-def check_writable(place: StateDir) -> None:
-    """Raises ``STATE_DIR_REFUSED`` where nothing can be written."""
-    probe_path = os.path.join(place.path, f".probe-{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        os.close(os.open(probe_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        os.unlink(probe_path)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise no_space(0) from error
-        raise _unusable(place.path, error) from error
 
 
 def check_space(place: StateDir) -> None:
@@ -150,20 +155,32 @@ def no_space(free: int) -> SupervisorError:
 
 
 def file_system(path: str) -> str:
-    """The type of the file system that holds ``path``, from /proc/self/mountinfo (proc(5)); '' if unknown."""
-    real = os.path.realpath(path)
-    best, kind = "", ""
+    """The type of the file system that holds ``path``, existing or not; '' if unknown."""
+    return file_system_of(os.path.realpath(path), mount_table())
+
+
+def mount_table() -> bytes:
+    """What this process sees mounted; empty where /proc does not tell."""
     try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            for line in file:
-                left, _, right = line.partition(" - ")
-                mount = left.split(" ")[4].encode("latin-1", "ignore").decode("unicode_escape")
-                inside = real == mount or mount == "/" or real.startswith(mount + "/")
-                if inside and len(mount) >= len(best):
-                    best, kind = mount, right.split(" ")[0]
-    except (OSError, ValueError, IndexError):
-        return kind
-    return kind
+        with open("/proc/self/mountinfo", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def file_system_of(path: str, table: bytes) -> str:
+    """The type of the innermost mount around an absolute path, by a ``mountinfo`` table (proc(5))."""
+    real, best, kind = os.fsencode(path), b"", b""
+    for line in table.splitlines():
+        left, _, right = line.partition(b" - ")
+        fields = left.split(b" ")
+        if len(fields) < 5:
+            continue
+        mount = _OCTAL.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), fields[4])
+        inside = real == mount or real.startswith(mount.rstrip(b"/") + b"/")
+        if inside and len(mount) >= len(best):  # a later line may cover an earlier one
+            best, kind = mount, right.split(b" ")[0]
+    return kind.decode("ascii", "replace")
 
 
 def load_key(place: StateDir, *, create: bool) -> bytes:
@@ -172,7 +189,7 @@ def load_key(place: StateDir, *, create: bool) -> bytes:
     Raises ``STATE_DIR_REFUSED`` when it is missing (and not ``create``) or damaged.
     """
     try:
-        fd = os.open(place.key, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(place.key, _READ_FLAGS)
     except FileNotFoundError:
         if not create:
             raise _refused(
@@ -183,25 +200,52 @@ def load_key(place: StateDir, *, create: bool) -> bytes:
         return _make_key(place)
     except OSError as error:
         raise _unusable(place.key, error) from error
-    with open(fd, "rb") as file:
-        key = file.read(KEY_BYTES + 1)
+    try:
+        key = os.read(fd, KEY_BYTES + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    finally:
+        os.close(fd)
     if len(key) != KEY_BYTES:
-        raise _refused(_shown(place.key), "is damaged", "restore it from a backup")
+        raise _refused(
+            _shown(place.key),
+            "is damaged",
+            "restore it from a backup; without one, move it away and run `durable-supervisor recover`",
+        )
     return key
 
 
 def _make_key(place: StateDir) -> bytes:
     key = secrets.token_bytes(KEY_BYTES)
-    temporary = f"{place.key}.{os.getpid()}"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        _replace(place.key, key, durable=True)
+        _sync_directory(place.path)  # the digests that it made must never outlive it
+    except OSError as error:
+        raise _unusable(place.key, error) from error
+    return key
+
+
+def _replace(path: str, content: bytes, *, durable: bool) -> None:
+    """Put a new 0600 file at ``path``, whole or not at all, whatever stood there.  Raises OSError."""
+    temporary = f"{path}.{secrets.token_hex(4)}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         os.fchmod(fd, 0o600)
-        os.write(fd, key)
+        os.write(fd, content)
+        if durable:
+            os.fsync(fd)
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    finally:
+        os.close(fd)
+
+
+def _sync_directory(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
         os.fsync(fd)
     finally:
         os.close(fd)
-    os.rename(temporary, place.key)
-    return key
 
 
 class Ownership:
@@ -249,7 +293,11 @@ class Ownership:
             return False
         except OSError as error:
             raise _unusable(self._place.lock, error) from error
-        directory = os.open(self._place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            directory = os.open(self._place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            self._file_lock.release()
+            raise _unusable(self._place.path, error) from error
         try:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -261,22 +309,24 @@ class Ownership:
 
     def _sign(self) -> None:
         """Leave our identity for whoever is refused; a hint for people, never evidence."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(self._place.owner, flags, 0o600)
         try:
-            os.fchmod(fd, 0o600)
-            os.write(fd, json.dumps(self_identity().to_dict()).encode())
-        finally:
-            os.close(fd)
+            _replace(self._place.owner, json.dumps(self_identity().to_dict()).encode(), durable=False)
+        except OSError:
+            pass
 
 
 def owner_pid(place: StateDir) -> int | None:
     """The pid of the living owner, if it left its name."""
     try:
-        with open(place.owner, encoding="ascii") as file:
-            identity = ProcessIdentity.from_dict(json.load(file))
-    except (OSError, ValueError):
+        fd = os.open(place.owner, _READ_FLAGS)
+    except OSError:
         return None
+    try:
+        identity = ProcessIdentity.from_dict(json.loads(os.read(fd, 4096)))
+    except (OSError, ValueError, AttributeError):  # not JSON, or not an object
+        return None
+    finally:
+        os.close(fd)
     return identity.pid if probe(identity) is not Liveness.GONE else None
 
 
@@ -315,6 +365,8 @@ def _refused(what: str, problem: str, hint: str) -> SupervisorError:
 
 
 def _unusable(path: str, error: OSError) -> SupervisorError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return no_space(0)
     return _refused(
         _shown(path),
         f"cannot be used: {os.strerror(error.errno or errno.EIO)}",

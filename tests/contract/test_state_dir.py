@@ -1,0 +1,635 @@
+"""The state directory: private from the start, any path, one owner, refused where it cannot be trusted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor import Command, ErrorCode, Observer, RunState, Supervisor, SupervisorError
+from durable_supervisor.supervisor import state_dir as directory
+from tests.contract.hosts import HostScript, check_error, host, open_error, tree_of
+from tests.contract.runs import Runs
+from tests.support import eventually, eventually_async, reap_state_dir
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+WITH_A_RUN = """
+async with Supervisor.open(STATE) as sup:
+    run = await sup.start(Command(argv=["sh", "-c", "echo out; read line"], stdin="open"))
+    async for event in sup.follow(run.id):
+        if event.kind == "output":
+            break
+    await sup.write_stdin(run.id, b"end\\n")
+    await sup.wait(run.id, timeout=10)
+report(run=run.id)
+"""
+
+
+async def works(path: str | bytes | Path) -> None:
+    """A whole life in it: start, control over the socket, wait, read back without owner."""
+    async with Supervisor.open(path) as sup:  # type: ignore[arg-type]
+        run = await sup.start(Command(argv=["sh", "-c", "read line; echo $line"], stdin="open"))
+        await sup.write_stdin(run.id, b"over the socket\n")
+        final = await sup.wait(run.id, timeout=10)
+        assert final.state is RunState.FINISHED
+    async with Observer.open(path) as seen:  # type: ignore[arg-type]
+        page = await seen.events(run.id)
+        assert b"over the socket\n" in [event.data for event in page.events]
+
+
+# Modes.
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077, 0o777])
+def test_everything_is_private_from_creation_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    """A watcher that looks all the time never sees anything wider, not even half-way."""
+    state = tmp_path / "made" / "by" / "it"
+    watcher = f"""
+        watched = {{}}
+        stop = threading.Event()
+        def watch():
+            while not stop.is_set():
+                for folder, folders, files in os.walk({str(tmp_path / "made")!r}):
+                    for name in [*folders, *files, ""]:
+                        try:
+                            mode = os.lstat(os.path.join(folder, name)).st_mode
+                        except OSError:
+                            continue
+                        if mode & 0o077:
+                            watched[os.path.join(folder, name)] = oct(mode)
+        threading.Thread(target=watch, daemon=True).start()
+        """
+    code = WITH_A_RUN.replace("report(", "stop.set(); report(wide=watched, ")
+    # Imports come first: under umask 0777 Python could not even write its caches.
+    facts = host(code, state, tmp_path, before=watcher, preexec_fn=lambda: os.umask(umask))
+    assert facts["wide"] == {}
+    for path in [state, *state.rglob("*")]:
+        mode = path.lstat().st_mode
+        assert stat.S_IMODE(mode) == (0o700 if stat.S_ISDIR(mode) else 0o600), path
+
+
+async def test_the_control_socket_is_private(runs: Runs) -> None:
+    run = await runs.sh("read line", stdin="open")
+    await runs.event(run, "program.released")
+    (sock,) = await eventually_async(lambda: list(runs.state_dir.rglob("*.sock")))
+    mode = sock.lstat().st_mode
+    assert stat.S_ISSOCK(mode)
+    assert stat.S_IMODE(mode) == 0o600
+    await runs.sup.write_stdin(run.id, b"", eof=True)
+    await runs.wait(run)
+    eventually(lambda: not sock.exists(), message="an ended worker leaves no socket")
+
+
+async def test_a_program_gets_the_hosts_umask_and_0_1_2_only(runs: Runs) -> None:
+    before = os.umask(0o027)
+    try:
+        run = await runs.sh("umask; ls /proc/self/fd; ls -l /proc/$$/fd | wc -l")
+    finally:
+        os.umask(before)
+    await runs.wait(run)
+    words = (await runs.output(run)).split()
+    assert words[0] == b"0027"
+    assert words[1:4] == [b"0", b"1", b"2"]
+    # `ls` itself opens the directory as 3; the shell beside it has just the three ("total" is a line too).
+    assert words[4:] in ([b"3", b"4"], [b"4"])
+
+
+# Paths.
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(b"x" * 200, id="200-characters"),
+        pytest.param(b"with spaces  and\ttab", id="spaces"),
+        pytest.param(b"new\nline", id="newline"),
+        pytest.param(b"not utf-8 \xff\xfe", id="not-utf-8"),
+        pytest.param("ünï €".encode(), id="unicode"),
+        pytest.param(b"?mode=memory&cache=shared#x%20", id="uri"),
+        pytest.param(b"-rf", id="option"),
+    ],
+)
+async def test_any_path_works(tmp_path: Path, name: bytes) -> None:
+    path = os.path.join(os.fsencode(tmp_path), name)
+    await works(path)
+
+
+async def test_a_socket_path_far_beyond_its_limit_works(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 120) / ("e" * 120)
+    await works(deep)
+
+
+async def test_a_path_too_long_is_one_clear_refusal(tmp_path: Path) -> None:
+    await open_error(tmp_path / ("x" * 256), ErrorCode.STATE_DIR_REFUSED)
+    deep = tmp_path
+    for _ in range(20):
+        deep = deep / ("y" * 240)
+    await open_error(deep, ErrorCode.STATE_DIR_REFUSED)
+    assert list(tmp_path.iterdir()) == [], "nothing half-made"
+
+
+async def test_a_path_beyond_sqlites_limit_works_or_is_refused_whole(tmp_path: Path) -> None:
+    """SQLite takes names up to some 500 bytes."""
+    deep = tmp_path / ("x" * 240) / ("y" * 240)
+    try:
+        await works(deep)
+    except SupervisorError as error:
+        check_error(error, ErrorCode.STATE_DIR_REFUSED)
+
+
+async def test_a_relative_path_is_fixed_at_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with Supervisor.open("relative") as sup:
+        assert sup.state_dir == str(tmp_path / "relative")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        run = await sup.start(Command(argv=["pwd"]))
+        await sup.wait(run.id, timeout=10)
+        page = await sup.events(run.id)
+    assert [one.text for one in page.events if one.kind == "output"] == [f"{tmp_path}/elsewhere\n"]
+
+
+async def test_a_nul_in_the_path_is_refused(tmp_path: Path) -> None:
+    await open_error(f"{tmp_path}/a\0b", ErrorCode.STATE_DIR_REFUSED)
+
+
+async def test_a_symlink_to_a_good_directory_is_that_directory(tmp_path: Path, state_dir: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(state_dir)
+    async with Supervisor.open(link) as sup:
+        assert sup.state_dir == str(state_dir)
+        await open_error(state_dir, ErrorCode.STATE_DIR_IN_USE)
+
+
+async def test_the_variable_and_the_users_directory(tmp_path: Path) -> None:
+    facts = host(
+        "async with Supervisor.open() as sup:\n    report(path=sup.state_dir)",
+        tmp_path,
+        tmp_path,
+        env={"DURABLE_SUPERVISOR_STATE_DIR": str(tmp_path / "chosen")},
+    )
+    assert facts["path"] == str(tmp_path / "chosen")
+    facts = host(
+        "async with Supervisor.open() as sup:\n    report(path=sup.state_dir)",
+        tmp_path,
+        tmp_path,
+        env={"DURABLE_SUPERVISOR_STATE_DIR": "", "XDG_STATE_HOME": str(tmp_path / "xdg" / "state")},
+    )
+    assert facts["path"] == str(tmp_path / "xdg" / "state" / "durable_supervisor")
+    assert stat.S_IMODE((tmp_path / "xdg").stat().st_mode) == 0o700, "what it makes on the way is private too"
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o710, 0o701, 0o777])
+async def test_a_directory_open_to_others_is_refused_with_the_fix(state_dir: Path, mode: int) -> None:
+    os.chmod(state_dir, mode)
+    error = await open_error(state_dir, ErrorCode.STATE_DIR_REFUSED)
+    assert error.hint == f"chmod 700 {state_dir}"
+    with pytest.raises(SupervisorError) as caught:
+        Observer.open(state_dir)
+    check_error(caught.value, ErrorCode.STATE_DIR_REFUSED)
+    assert list(state_dir.iterdir()) == []
+    os.chmod(state_dir, 0o700)
+    await works(state_dir)
+
+
+async def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "at" / "all")
+    await open_error(tmp_path / "file", ErrorCode.STATE_DIR_REFUSED)
+    await open_error(tmp_path / "fifo", ErrorCode.STATE_DIR_REFUSED)
+    await open_error(tmp_path / "file" / "below", ErrorCode.STATE_DIR_REFUSED)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+async def test_a_file_where_runs_should_be_is_refused(state_dir: Path) -> None:
+    (state_dir / "runs").write_text("mine")
+    await open_error(state_dir, ErrorCode.STATE_DIR_REFUSED)
+    assert tree_of(state_dir) == {"runs": (stat.S_IFREG | 0o644, b"mine")}
+
+
+@ROOT_ONLY
+async def test_somebody_elses_directory_is_refused(tmp_path: Path) -> None:
+    """As the other user, for root may open anything: each side is refused the other's directory."""
+    os.chmod(tmp_path, 0o755)
+    for parent in tmp_path.parents:
+        if parent.stat().st_mode & 0o001 == 0:
+            pytest.skip("another user cannot reach the temporary directory")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir(mode=0o700)
+    os.chown(theirs, 65534, 65534)
+    error = await open_error(theirs, ErrorCode.STATE_DIR_REFUSED)
+    assert "65534" in error.message
+    assert list(theirs.iterdir()) == []
+    ours = tmp_path / "ours"
+    await works(ours)
+    before = tree_of(ours)
+    answers = tmp_path / "answers"
+    answers.mkdir()
+    os.chown(answers, 65534, 65534)
+    code = """
+    errors = {}
+    for path in (STATE, STATE + "/deeper", os.path.dirname(STATE) + "/new"):
+        try:
+            async with Supervisor.open(path):
+                pass
+        except SupervisorError as error:
+            errors[os.path.basename(path)] = error.to_dict()
+    async with Supervisor.open(os.path.dirname(REPORT) + "/own") as sup:
+        run = await sup.start(Command(argv=["id", "-u"]))
+        final = await sup.wait(run.id, timeout=10)
+    report(errors=errors, final=final.to_dict())
+    """
+    if subprocess.run([*AS_NOBODY, sys.executable, "-c", ""], check=False).returncode:
+        pytest.skip("another user cannot run this Python")
+    script = HostScript(code, ours, answers, prefix=AS_NOBODY, cwd="/")
+    with script:
+        facts = script.finish()
+    assert {name: error["code"] for name, error in facts["errors"].items()} == dict.fromkeys(
+        ("ours", "deeper", "new"), "STATE_DIR_REFUSED"
+    )
+    assert facts["final"]["outcome"]["code"] == 0, "an ordinary user needs no root"
+    assert tree_of(ours) == before
+    assert not (tmp_path / "new").exists()
+
+
+AS_NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+
+
+def in_a_mount_namespace(commands: str) -> list[str]:
+    return ["unshare", "--mount", "sh", "-c", f'{commands}\nexec "$@"', "sh"]
+
+
+@ROOT_ONLY
+async def test_a_read_only_directory_is_refused_and_can_be_read(tmp_path: Path, state_dir: Path) -> None:
+    await works(state_dir)
+    before = tree_of(state_dir)
+    code = """
+    try:
+        async with Supervisor.open(STATE):
+            pass
+    except SupervisorError as error:
+        refusal = error.to_dict()
+    async with Observer.open(STATE) as seen:
+        listed = await seen.list()
+        view = await seen.inspect(listed.runs[0].id)
+        page = await seen.events(view.id)
+    try:
+        async with Supervisor.open(STATE + "/never/made"):
+            pass
+    except SupervisorError as error:
+        below = error.to_dict()
+    report(refusal=refusal, below=below, state=view.state.value, end=page.end, count=len(page.events))
+    """
+    prefix = in_a_mount_namespace(f"mount --bind '{state_dir}' '{state_dir}'; mount -o remount,ro,bind '{state_dir}'")
+    facts = host(code, state_dir, tmp_path, prefix=prefix)
+    assert facts["refusal"]["code"] == facts["below"]["code"] == "STATE_DIR_REFUSED"
+    assert "read-only" in facts["refusal"]["message"].lower()
+    assert facts["refusal"]["hint"]
+    assert (facts["state"], facts["end"]) == ("finished", True)
+    assert facts["count"] > 4
+    assert tree_of(state_dir) == before
+
+
+MOUNTS = """\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+31 22 0:26 / /home rw - nfs4 server:/export/home rw,vers=4.2
+32 22 0:27 / /mnt/with\\040space rw - cifs //server/share rw
+33 22 0:28 / /mnt/b\\303\\274ro rw - fuse.sshfs me@server:/ rw
+34 31 0:29 / /home/me/local rw - btrfs /dev/sdb rw
+35 22 0:30 / /over rw - ext4 /dev/sdc rw
+36 35 0:31 / /over rw - nfs server:/x rw
+37 22 0:32 / /mnt/back\\134slash rw shared:3 master:2 - 9p drvfs rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/var/lib/x", "ext4"),
+        ("/home/me/state", "nfs4"),
+        ("/homeless/state", "ext4"),
+        ("/home", "nfs4"),
+        ("/mnt/with space/state", "cifs"),
+        ("/mnt/büro/state", "fuse.sshfs"),
+        ("/home/me/local/state", "btrfs"),
+        ("/over/state", "nfs"),
+        ("/mnt/back\\slash/state", "9p"),
+    ],
+)
+def test_the_file_system_of_a_path(path: str, kind: str) -> None:
+    assert directory.file_system_of(path, MOUNTS.encode()) == kind
+
+
+@pytest.mark.parametrize("text", [b"", b"nonsense\n", b"1 2 3\n - \n", b"22 1 254:0 / / rw - \n", b"\xff\xfe\n"])
+def test_a_mount_table_that_cannot_be_read_refuses_nothing(text: bytes) -> None:
+    assert directory.file_system_of("/somewhere", text) not in directory.NETWORK_FILE_SYSTEMS
+
+
+def test_every_network_file_system_is_named() -> None:
+    network = {"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "fuse.sshfs", "afs", "glusterfs"}
+    assert network <= directory.NETWORK_FILE_SYSTEMS
+    assert not {"ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs"} & directory.NETWORK_FILE_SYSTEMS
+
+
+async def test_a_network_file_system_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mount table is the one thing that cannot be real here."""
+    table = f"22 1 254:0 / / rw - ext4 /dev/vda rw\n23 22 0:9 / {tmp_path} rw - nfs4 server:/x rw\n"
+    monkeypatch.setattr(directory, "mount_table", lambda: table.encode())
+    error = await open_error(tmp_path / "state", ErrorCode.STATE_DIR_REFUSED)
+    assert "nfs4" in error.message
+    assert list(tmp_path.iterdir()) == []
+
+
+# Space.
+
+
+@ROOT_ONLY
+async def test_a_full_disk_starts_nothing_and_spends_no_id(tmp_path: Path) -> None:
+    """A small tmpfs, seen by this host alone."""
+    state = tmp_path / "small"
+    state.mkdir(mode=0o700)
+    code = """
+    errors = []
+    async with Supervisor.open(STATE) as sup:
+        room = os.statvfs(STATE).f_bavail * os.statvfs(STATE).f_frsize
+        with open(STATE + "/ballast", "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, room - 1024 * 1024)
+        for _ in range(2):
+            try:
+                await sup.start(Command(argv=["true"]), request_id="one")
+            except SupervisorError as error:
+                errors.append(error.to_dict())
+        listed = len((await sup.list()).runs)
+        logs = [name for _, _, names in os.walk(STATE + "/runs") for name in names]
+        os.unlink(STATE + "/ballast")
+        run = await sup.start(Command(argv=["true"]), request_id="one")
+        final = await sup.wait(run.id, timeout=10)
+    ballast = os.open(STATE + "/ballast", os.O_WRONLY | os.O_CREAT)
+    try:
+        while os.write(ballast, b"x" * 4096):
+            pass
+    except OSError:
+        pass
+    for path in (STATE, STATE + "/new"):
+        try:
+            async with Supervisor.open(path) as sup:
+                await sup.start(Command(argv=["true"]), request_id="two")
+        except SupervisorError as error:
+            errors.append(error.to_dict())
+    os.truncate(STATE + "/ballast", 0)
+    async with Supervisor.open(STATE) as sup:
+        again = await sup.start(Command(argv=["true"]), request_id="one")
+    report(errors=errors, listed=listed, logs=logs, attempt=run.attempt, state=final.state.value,
+           same=again.id == run.id)
+    """
+    prefix = in_a_mount_namespace(f"mount -t tmpfs -o size=40m,mode=700 none '{state}'")
+    facts = host(code, state, tmp_path, prefix=prefix)
+    assert [error["code"] for error in facts["errors"]] == ["NO_SPACE"] * 4
+    assert all(error["retryable"] and error["hint"] for error in facts["errors"])
+    assert (facts["listed"], facts["logs"]) == (0, [])
+    assert (facts["attempt"], facts["state"], facts["same"]) == (1, "finished", True)
+
+
+# The journal and the key.
+
+
+async def test_a_newer_schema_is_refused_and_nothing_written(state_dir: Path) -> None:
+    await works(state_dir)
+    with sqlite3.connect(state_dir / "journal.db") as conn:
+        conn.execute("INSERT INTO schema_migrations VALUES (9999, '9999_later.sql', '', 0)")
+    conn.close()
+    before = tree_of(state_dir)
+    await open_error(state_dir, ErrorCode.JOURNAL_NEWER)
+    async with Observer.open(state_dir) as seen:
+        with pytest.raises(SupervisorError) as caught:
+            await seen.list()
+    check_error(caught.value, ErrorCode.JOURNAL_NEWER)
+    assert tree_of(state_dir) == before
+    with pytest.raises(SupervisorError) as caught:
+        await Supervisor.recover(state_dir)
+    check_error(caught.value, ErrorCode.JOURNAL_NEWER)
+    assert tree_of(state_dir) == before
+
+
+async def test_a_journal_that_is_a_symlink_is_refused(tmp_path: Path, state_dir: Path) -> None:
+    await works(state_dir)
+    moved = tmp_path / "elsewhere.db"
+    shutil.move(state_dir / "journal.db", moved)
+    (state_dir / "journal.db").symlink_to(moved)
+    before = moved.read_bytes()
+    await open_error(state_dir, ErrorCode.STATE_DIR_REFUSED)
+    with pytest.raises(SupervisorError) as caught:
+        await Supervisor.recover(state_dir)
+    check_error(caught.value, ErrorCode.STATE_DIR_REFUSED)
+    assert moved.read_bytes() == before
+
+
+async def test_a_journal_replaced_under_its_owner_takes_no_intent(tmp_path: Path, state_dir: Path) -> None:
+    async with Supervisor.open(state_dir) as sup:
+        moved = tmp_path / "moved.db"
+        os.rename(state_dir / "journal.db", moved)
+        (state_dir / "journal.db").symlink_to(moved)
+        with pytest.raises(SupervisorError) as caught:
+            await sup.start(Command(argv=["true"]))
+        check_error(caught.value, ErrorCode.JOURNAL_MISMATCH)
+        (state_dir / "journal.db").unlink()
+        with pytest.raises(SupervisorError) as caught:
+            await sup.start(Command(argv=["true"]))
+        check_error(caught.value, ErrorCode.JOURNAL_MISSING)
+        os.rename(moved, state_dir / "journal.db")
+        run = await sup.start(Command(argv=["true"]))
+        await sup.wait(run.id, timeout=10)
+
+
+@pytest.mark.parametrize("what", ["missing", "short", "long", "symlink", "fifo", "directory"])
+async def test_a_key_that_is_not_ours_is_refused(tmp_path: Path, state_dir: Path, what: str) -> None:
+    await works(state_dir)
+    key = state_dir / "key"
+    content = key.read_bytes()
+    assert len(content) == 32
+    os.rename(key, tmp_path / "kept")
+    match what:
+        case "short":
+            key.write_bytes(content[:31])
+        case "long":
+            key.write_bytes(content + b"x")
+        case "symlink":
+            key.symlink_to(tmp_path / "kept")
+        case "fifo":
+            os.mkfifo(key, 0o600)
+        case "directory":
+            key.mkdir(mode=0o700)
+    async with asyncio.timeout(10):
+        await open_error(state_dir, ErrorCode.STATE_DIR_REFUSED)
+    if key.is_dir() and not key.is_symlink():
+        key.rmdir()
+    else:
+        key.unlink(missing_ok=True)
+    os.rename(tmp_path / "kept", key)
+    await works(state_dir)
+
+
+async def test_another_directorys_key_lets_no_id_run_again(state_dir: Path) -> None:
+    """Its digests cannot be compared: no known id is taken for new, or for the same."""
+    async with Supervisor.open(state_dir) as sup:
+        run = await sup.start(Command(argv=["true"]), request_id="one")
+        await sup.wait(run.id, timeout=10)
+    (state_dir / "key").write_bytes(b"k" * 32)
+    try:
+        async with Supervisor.open(state_dir) as sup:
+            await sup.start(Command(argv=["true"]), request_id="one")
+    except SupervisorError as error:
+        check_error(error, ErrorCode.IDEMPOTENCY_CONFLICT, ErrorCode.STATE_DIR_REFUSED, ErrorCode.JOURNAL_MISMATCH)
+    else:
+        raise AssertionError("a foreign key was taken for ours")
+
+
+# The owner.
+
+
+async def test_a_second_opener_is_told_the_owners_pid(tmp_path: Path, state_dir: Path) -> None:
+    code = 'async with Supervisor.open(STATE):\n    report(pid=os.getpid())\n    await asyncio.sleep(60)'
+    with HostScript(code, state_dir, tmp_path) as owner:
+        pid = owner.facts()["pid"]
+        error = await open_error(state_dir, ErrorCode.STATE_DIR_IN_USE)
+        assert error.details["pid"] == pid
+        assert error.retryable
+        with pytest.raises(SupervisorError) as caught:
+            await Supervisor.recover(state_dir, wait=0)
+        check_error(caught.value, ErrorCode.STATE_DIR_IN_USE)
+        # Whatever a cleaner deletes, no second owner gets in.
+        for name in ("supervisor.lock", "supervisor.owner"):
+            (state_dir / name).unlink()
+            await open_error(state_dir, ErrorCode.STATE_DIR_IN_USE, wait=0.1)
+        owner.kill()
+        await works(state_dir)
+
+
+async def test_a_second_opener_waits_for_a_short_lived_owner(tmp_path: Path, state_dir: Path) -> None:
+    code = """
+    async with Supervisor.open(STATE):
+        report(pid=os.getpid())
+        while not os.path.exists(REPORT + ".go"):
+            await asyncio.sleep(0.01)
+    """
+    with HostScript(code, state_dir, tmp_path) as owner:
+        owner.facts()
+        opening = asyncio.ensure_future(Supervisor.open(state_dir, wait=20)._opener())
+        await asyncio.sleep(0.1)
+        assert not opening.done()
+        Path(f"{owner.report_path}.go").touch()
+        sup = await opening
+        await sup.close()
+        owner.finish()
+
+
+async def test_a_waiting_opener_can_be_cancelled(state_dir: Path) -> None:
+    async with Supervisor.open(state_dir):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await Supervisor.open(state_dir, wait=60)
+    await works(state_dir)
+
+
+async def test_one_process_may_not_own_it_twice(state_dir: Path) -> None:
+    async with Supervisor.open(state_dir) as sup:
+        error = await open_error(state_dir, ErrorCode.STATE_DIR_IN_USE)
+        assert error.details["pid"] == os.getpid()
+        run = await sup.start(Command(argv=["true"]))
+        await sup.wait(run.id, timeout=10)
+    await works(state_dir)
+
+
+async def test_many_openers_one_owner_at_a_time(state_dir: Path) -> None:
+    owners = 0
+
+    async def own() -> None:
+        nonlocal owners
+        async with Supervisor.open(state_dir, wait=30):
+            owners += 1
+            assert owners == 1
+            await asyncio.sleep(0.005)
+            owners -= 1
+
+    await asyncio.gather(*(own() for _ in range(6)))
+
+
+@pytest.mark.parametrize("name", ["supervisor.lock", "supervisor.owner"])
+@pytest.mark.parametrize("what", ["symlink", "directory", "fifo"])
+async def test_a_strange_lock_file_is_refused_or_does_not_matter(
+    tmp_path: Path, state_dir: Path, name: str, what: str
+) -> None:
+    """It never blocks, never writes through a link, and never leaves the directory locked."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    match what:
+        case "symlink":
+            (state_dir / name).symlink_to(victim)
+        case "directory":
+            (state_dir / name).mkdir()
+        case "fifo":
+            os.mkfifo(state_dir / name)
+    async with asyncio.timeout(10):
+        try:
+            await works(state_dir)
+        except SupervisorError as error:
+            check_error(error, ErrorCode.STATE_DIR_REFUSED)
+    assert victim.read_text() == "mine"
+    if what == "directory":
+        (state_dir / name).rmdir() if (state_dir / name).is_dir() else None
+    else:
+        (state_dir / name).unlink(missing_ok=True)
+    await works(state_dir)
+
+
+async def test_backups_of_a_closed_directory_are_one_file(state_dir: Path) -> None:
+    """After a clean end journal.db alone holds everything."""
+    await works(state_dir)
+    assert not (state_dir / "journal.db-wal").exists()
+    with sqlite3.connect(f"file:{state_dir}/journal.db?mode=ro&immutable=1", uri=True) as conn:
+        assert conn.execute("SELECT state FROM runs").fetchall() == [("finished",)]
+    conn.close()
+
+
+def test_no_tcp_port_is_opened(tmp_path: Path, state_dir: Path) -> None:
+    facts = host(
+        """
+        async with Supervisor.open(STATE) as sup:
+            run = await sup.start(Command(argv=["sleep", "60"]))
+            seen = await sup.inspect(run.id)
+            inodes = set()
+            for pid in (os.getpid(), seen.worker["pid"], seen.program["pid"]):
+                for fd in os.listdir(f"/proc/{pid}/fd"):
+                    try:
+                        target = os.readlink(f"/proc/{pid}/fd/{fd}")
+                    except OSError:
+                        continue
+                    if target.startswith("socket:["):
+                        inodes.add(target[8:-1])
+            used = set()
+            for table in ("tcp", "tcp6", "udp", "udp6"):
+                with open(f"/proc/net/{table}") as file:
+                    used |= {line.split()[9] for line in file.readlines()[1:]}
+            await sup.stop(run.id)
+        report(found=sorted(inodes & used))
+        """,
+        state_dir,
+        tmp_path,
+    )
+    assert facts["found"] == []
+    assert socket.AF_UNIX
+    reap_state_dir(state_dir)
