@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ..journal.feed import FeedEntry
 from ..journal.rows import RunRow
@@ -43,6 +43,8 @@ class Observer:
         self._place = place
         self._pid = os.getpid()
         self._closed = False
+        self._closing = asyncio.Event()
+        self._calls: set[asyncio.Future[Any]] = set()  # reads under way
         # Threads of our own: the host's executor may be busy with something else for long.
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="durable-supervisor")
         self._reading = Reading(place)
@@ -65,8 +67,16 @@ class Observer:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of files and threads.  Runs are left alone.  Idempotent."""
+        """Let go of files and threads.  Runs are left alone.  Idempotent.
+
+        Who still follows or waits gets ``SUPERVISOR_CLOSED``.
+        """
+        if os.getpid() != self._pid:
+            return
         self._closed = True
+        self._closing.set()
+        while self._calls:
+            await asyncio.wait(set(self._calls))
         self._reading.close()
         self._threads.shutdown(wait=False)
 
@@ -140,7 +150,7 @@ class Observer:
                 seen = await self._view(row.run_id)
                 over = seen.state in OVER
                 if not over:
-                    await watch.news(after, identity(seen.worker))
+                    await self._unless_closed(watch.news(after, identity(seen.worker)))
         finally:
             watch.close()
 
@@ -168,7 +178,7 @@ class Observer:
             left = None if deadline is None else deadline - loop.time()
             if left is not None and left <= 0:
                 raise _wait_timeout(seen, timeout or 0.0)
-            await self._until_news(seen, pause, left)
+            await self._unless_closed(self._until_news(seen, pause, left))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     # Controls.
@@ -219,7 +229,23 @@ class Observer:
 
     async def _blocking(self, work: Callable[[], T]) -> T:
         self._check_open()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        call = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return await call
+
+    async def _unless_closed(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """Wait for news, at the longest until `close`: the next look then says that it is closed."""
+        news = asyncio.ensure_future(waiting)
+        closing = asyncio.ensure_future(self._closing.wait())
+        try:
+            await asyncio.wait({news, closing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            closing.cancel()
+            news.cancel()
+        await asyncio.wait({news})
+        if not news.cancelled():
+            news.result()
 
     def _check_open(self) -> None:
         if os.getpid() != self._pid:

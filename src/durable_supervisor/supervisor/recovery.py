@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from contextlib import suppress
@@ -44,7 +45,7 @@ async def _rebuild(place: StateDir, journal: Journal) -> dict[str, object]:
     key = directory.load_key(place, create=True)
     directory_id = _directory_of_logs(place) or new_id("dir", os.urandom)
     now = time.time_ns()
-    found = list(scan(place.runs, with_unaccepted=True))
+    found = await asyncio.to_thread(lambda: list(scan(place.runs, with_unaccepted=True)))
     await journal.write(lambda conn: meta.adopt(conn, directory_id, key_id(key)))
     failpoint("recover.adopted")
     report = await journal.write(lambda conn: rebuild(conn, found, now))

@@ -22,8 +22,8 @@ from ..process.signals import signal_process
 from ..reconcile.loop import Reconciler
 from ..reconcile.view import RunView
 from .dial import not_confirmed
-from .follow import identity
 from .links import ExitWatch
+from .watches import remains
 
 if TYPE_CHECKING:
     from .supervisor import Supervisor
@@ -82,7 +82,7 @@ class Resolver:
 
     async def _kill(self, seen: RunView) -> None:
         """End what is proven to be of the run: the program, what is below it, and named survivors."""
-        for one in _remains(seen):
+        for one in remains(seen):
             if probe(one) is Liveness.UNPROVABLE:
                 raise _cannot_prove(seen.id)
             below = tree.descendants(one.pid) if probe(one) is Liveness.ALIVE else []
@@ -91,7 +91,7 @@ class Resolver:
             await self._gone(seen.id, one, KILL_SECONDS)
 
     async def _wait(self, seen: RunView) -> None:
-        for one in _remains(seen):
+        for one in remains(seen):
             if probe(one) is Liveness.UNPROVABLE:
                 raise _cannot_prove(seen.id)
             await self._gone(seen.id, one, None)
@@ -108,14 +108,6 @@ class Resolver:
             raise not_confirmed(run_id, "the kill", timeout or 0.0) from None
         finally:
             watch.close()
-
-
-def _remains(seen: RunView) -> list[ProcessIdentity]:
-    """Processes that the log names as the run's own, apart from its worker."""
-    survivors = (seen.receipt or {}).get("survivors")
-    named = [seen.program, *(survivors if isinstance(survivors, list) else [])]
-    found = [identity(form) for form in named if isinstance(form, dict)]
-    return [one for one in found if one is not None]
 
 
 def _not_resolvable(run_id: str, state: RunState) -> SupervisorError:

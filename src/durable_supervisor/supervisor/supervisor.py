@@ -28,20 +28,18 @@ from . import state_dir as directory
 from .admission import Prepared
 from .answers import ReconcileReport, Run, ShutdownReport, StopReceipt
 from .dispatch import NOT_KNOWN, Dispatcher
-from .follow import identity
 from .hosting import read_host
-from .links import ExitWatch
 from .logs import report
 from .observer import Observer
 from .opening import Identity
 from .resolving import Resolver
 from .state_dir import Ownership, StateDir
+from .watches import Watches
 
 T = TypeVar("T")
 
 OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
 _RELEASE_FOLD_DELAY = 0.05  # a run that is over by then needs no separate "running" in the journal
-_LOST_WATCH_INTERVAL = 15.0
 
 
 class Supervisor(Observer):
@@ -67,19 +65,20 @@ class Supervisor(Observer):
         self._clock = clock
         self._admitting = True
         self._loop = asyncio.get_running_loop()
-        self._journal_inode = os.stat(place.journal).st_ino
+        self._journal_inode = os.lstat(place.journal).st_ino
         evidence_place = Place(place.runs, ident.directory_id, boot_id())
         self._reconciler = Reconciler(
-            journal, evidence_place, clock, on_change=report, on_error=report, interval=math.inf
+            journal, evidence_place, clock, on_change=self._changed, on_error=report, interval=math.inf,
+            executor=self._threads,
         )
         self._dispatcher = Dispatcher(
             place, journal, ident, clock, self._blocking, self._on_news, ident.first_serial, zygote
         )
         self._resolver = Resolver(self, journal, self._reconciler, clock)
-        self._watches: dict[str, ExitWatch] = {}
+        self._watches = Watches(self._reconciler.mark)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._background: asyncio.Task[None] | None = None
-        self._adopting: asyncio.Task[None] | None = None
+        self._closer: asyncio.Task[None] | None = None
 
     @classmethod
     def open(  # type: ignore[override]
@@ -121,7 +120,7 @@ class Supervisor(Observer):
             await sup._reconciler.pass_once()
             failpoint("open.judged")
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
-            sup._adopting = sup._spawn_task(sup._watch_adopted())
+            sup._in_background(sup._adopt())
         except BaseException:
             await sup.close()
             raise
@@ -140,22 +139,30 @@ class Supervisor(Observer):
         return await recover(directory.locate(state_dir), wait)
 
     async def close(self) -> None:
-        """Let go of the directory.  Runs go on; calls under way are finished first.  Idempotent."""
-        if self._closed:
+        """Let go of the directory.  Runs go on; calls under way are finished first.  Idempotent.
+
+        In a forked copy it does nothing: all that it would close is the original's.
+        """
+        if os.getpid() != self._pid:
             return
-        self._admitting = False
-        self._closed = True
-        while self._tasks:
+        if self._closer is None:
+            self._admitting = False
+            self._closer = asyncio.create_task(self._close(), name="durable-supervisor-close")
+        await asyncio.shield(self._closer)
+
+    async def _close(self) -> None:
+        while self._tasks:  # a start under way is finished whole
             await asyncio.wait(set(self._tasks))
+        self._closed = True
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait([self._background])
         await self._reconciler.settle()
         self._dispatcher.close()
-        for watch in self._watches.values():
-            watch.close()
-        await self._journal.close()
+        self._watches.close()
+        # The owner's connection goes last: it alone may write back the -wal file and remove it.
         await super().close()
+        await self._journal.close()
         self._ownership.release()
 
     async def shutdown(self, *, stop_runs: bool = True, timeout: float = 30.0) -> ShutdownReport:
@@ -167,12 +174,13 @@ class Supervisor(Observer):
         stopped: list[str] = []
         unconfirmed: list[str] = []
         if stop_runs:
-            rows = await self._open_rows()
+            rows = [row for row in await self._judged_rows() if row.state in OPEN_STATES]
             results = await asyncio.gather(
                 *(self.stop(row.run_id, timeout=timeout) for row in rows), return_exceptions=True
             )
             for row, result in zip(rows, results, strict=True):
                 (stopped if isinstance(result, StopReceipt) else unconfirmed).append(row.run_id)
+            await self._reconciler.pass_once()
         await self.close()
         return ShutdownReport(stopped, unconfirmed)
 
@@ -250,7 +258,7 @@ class Supervisor(Observer):
             state = RunState.RUNNING
         elif word != NOT_KNOWN:
             state = (await self._reconciler.judge(admission.row.run_id)).state
-        elif admission.kind == "existing" and state in OPEN_STATES:
+        elif admission.kind == "existing" and state in JUDGED_STATES:
             state = (await self._view(admission.row.run_id)).state
         return _answer(admission, state)
 
@@ -261,8 +269,12 @@ class Supervisor(Observer):
         link = self._dispatcher.links.get(run_id)
         if link is not None and not link.ended.done():
             self._loop.call_later(_RELEASE_FOLD_DELAY, self._mark_open, run_id)
-        else:
-            self._reconciler.mark(run_id)
+            return
+        self._reconciler.mark(run_id)
+        if (
+            link is None and self._admitting
+        ):  # its channel has closed: should it live on all the same, its end is watched
+            self._in_background(self._watch(run_id))
 
     def _mark_open(self, run_id: str) -> None:
         if not self._closed:
@@ -279,32 +291,44 @@ class Supervisor(Observer):
         except TimeoutError:
             return
 
-    async def _watch_adopted(self) -> None:
-        """Runs of an earlier owner: be told when their workers end."""
-        for row in await self._open_rows():
-            seen = await self._view(row.run_id)
-            worker = identity(seen.worker)
-            if worker is None or self._closed:
-                continue
-            watch = ExitWatch.of(worker, lambda run_id=row.run_id: self._adopted_exited(run_id))  # type: ignore[misc]
-            if watch is not None:
-                self._watches[row.run_id] = watch
-            else:
-                self._reconciler.mark(row.run_id)
+    async def _adopt(self) -> None:
+        """Runs of an earlier owner, and quarantined ones: be told when what they wait for has ended."""
+        for row in await self._judged_rows():
+            if not self._admitting:
+                return
+            await self._watch(row.run_id)
 
-    def _adopted_exited(self, run_id: str) -> None:
-        self._watches.pop(run_id, None)
-        self._mark_open(run_id)
+    async def _watch(self, run_id: str) -> None:
+        seen = await self._view(run_id)
+        if self._admitting and run_id not in self._dispatcher.links:
+            self._watches.ensure(seen)
 
-    async def _open_rows(self) -> list[RunRow]:
+    def _changed(self, row: RunRow) -> None:
+        report(row)
+        if row.state is RunState.QUARANTINED and self._admitting:
+            self._in_background(self._watch(row.run_id))
+
+    async def _judged_rows(self) -> list[RunRow]:
         found: list[RunRow] = []
         while page := await self._journal.read(
             partial(judged_runs, after_serial=found[-1].serial if found else 0)
         ):
             found += page
-        return [row for row in found if row.state in OPEN_STATES]
+        return found
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Work that nobody awaits: its failure is told to the host's logging, and is no other's."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except SupervisorError as error:
+                report(error)
+
+        self._spawn_task(guarded()).set_name("durable-supervisor")
 
     def _spawn_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """A task that `close` waits for."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -322,7 +346,7 @@ class Supervisor(Observer):
     def _check_journal_in_place(self) -> None:
         """Deleted or exchanged under us, it would take intents that nobody will find again."""
         try:
-            if os.stat(self._place.journal).st_ino == self._journal_inode:
+            if os.lstat(self._place.journal).st_ino == self._journal_inode:
                 return
             code, what = ErrorCode.JOURNAL_MISMATCH, "another file has taken the journal's place"
         except FileNotFoundError:

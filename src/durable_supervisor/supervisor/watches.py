@@ -1,0 +1,76 @@
+"""Whose end the owner waits for, when it has no channel to the worker: adopted and quarantined runs.
+
+A pidfd tells of the end of any process, child or not, so nothing polls.  Only a
+process that cannot be watched from here (another namespace, an old kernel) makes
+its run be looked at now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ..model.identity import ProcessIdentity
+from ..model.states import OPEN_STATES, RunState
+from ..process.identity import Liveness, probe
+from ..reconcile.view import RunView
+from .follow import identity
+from .links import ExitWatch
+
+LOOK_AGAIN_SECONDS = 15.0
+
+
+class Watches:
+    """At most one watch per run; ``on_end(run_id)`` is called once when its process has gone."""
+
+    def __init__(self, on_end: Callable[[str], None]) -> None:
+        self._on_end = on_end
+        self._watches: dict[str, ExitWatch] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def ensure(self, seen: RunView) -> None:
+        """Watch what this run waits for: its worker, or what is left of a quarantined one."""
+        if seen.id in self._watches or seen.id in self._timers:
+            return
+        awaited = awaited_process(seen)
+        if awaited is None:
+            return
+        watch = ExitWatch.of(awaited, lambda: self._ended(seen.id))
+        if watch is not None:
+            self._watches[seen.id] = watch
+        else:
+            self._timers[seen.id] = self._loop.call_later(LOOK_AGAIN_SECONDS, self._ended, seen.id)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        for watch in self._watches.values():
+            watch.close()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._watches.clear()
+        self._timers.clear()
+
+    def _ended(self, run_id: str) -> None:
+        self._watches.pop(run_id, None)
+        self._timers.pop(run_id, None)
+        self._on_end(run_id)
+
+
+def awaited_process(seen: RunView) -> ProcessIdentity | None:
+    """The process whose end would be news about this run; None when there is none to wait for."""
+    if seen.state in OPEN_STATES:
+        return identity(seen.worker)
+    if seen.state is RunState.QUARANTINED:
+        for one in remains(seen):
+            if probe(one) is not Liveness.GONE:
+                return one
+    return None
+
+
+def remains(seen: RunView) -> list[ProcessIdentity]:
+    """Processes that the log names as the run's own, apart from its worker."""
+    survivors = (seen.receipt or {}).get("survivors")
+    named = [seen.program, *(survivors if isinstance(survivors, list) else [])]
+    found = [identity(form) for form in named if isinstance(form, dict)]
+    return [one for one in found if one is not None]
