@@ -18,6 +18,7 @@ from .files import create_file, fsync_dir, open_regular, remove, write_all
 from .format import EVENT, OUTPUT, SYNC, SegmentHeader, encode_record, salt_of
 from .paths import RunPaths, SegmentKey
 from .scan import Damage, Record, Scanner
+from .sync import Unsynced, Waiting
 
 MIN_SEGMENT = 4 * 1024
 MAX_SEGMENT = 4 * 1024 * 1024
@@ -30,27 +31,40 @@ def segment_size(stdout_cap: int, stderr_cap: int) -> int:
 
 
 class ClosedSegment:
-    """A sealed segment: its name, last seq, size of its records and stored bytes of (stdout, stderr)."""
+    """A sealed segment: its name, last seq, size of its records and stored bytes of (stdout, stderr).
 
-    __slots__ = ("key", "last_seq", "output", "size")
+    ``lasting``: it also holds records that are no output.
+    """
 
-    def __init__(self, key: SegmentKey, last_seq: int, size: int, output: tuple[int, int]) -> None:
+    __slots__ = ("key", "last_seq", "lasting", "output", "size")
+
+    def __init__(
+        self, key: SegmentKey, last_seq: int, size: int, output: tuple[int, int], lasting: bool
+    ) -> None:
         self.key = key
         self.last_seq = last_seq
         self.size = size
         self.output = output
+        self.lasting = lasting
 
 
 class Bounds:
-    """The sealed segments of an attempt, and the caps of (stdout, stderr) in bytes."""
+    """The sealed segments of an attempt, and the caps of (stdout, stderr) in bytes.
 
-    __slots__ = ("_caps", "_dropped", "_header", "_paths", "_segment_bytes", "closed")
+    Where a stretch holds nothing but output that goes, its replacement is not synced at
+    once but handed to ``unsynced``: all that a power loss could turn it into is the same
+    range with another reason.  So a flood is not held up by the disk.
+    """
+
+    __slots__ = ("_caps", "_dropped", "_header", "_paths", "_segment_bytes", "_unsynced", "closed")
 
     def __init__(
-        self, paths: RunPaths, header: SegmentHeader, segment_bytes: int, caps: tuple[int, int]
-    ) -> None:
+        self, paths: RunPaths, header: SegmentHeader, segment_bytes: int, caps: tuple[int, int],
+        unsynced: Unsynced,
+    ) -> None:  # fmt: skip
         self._paths = paths
         self._header = header
+        self._unsynced = unsynced
         self._segment_bytes = segment_bytes
         self._caps = caps
         self.closed: list[ClosedSegment] = []
@@ -110,7 +124,11 @@ class Bounds:
             for i in (0, 1):
                 (dropped if over[i] else kept)[i] += segment.output[i]
         room = self._segment_bytes - sum(kept)
+        lasting = any(kept) or any(segment.lasting for segment in self.closed[first : last + 1])
         while first > 1 and self.closed[first - 1].size <= room:
+            before = self.closed[first - 1]
+            if not lasting and (before.lasting or any(before.output)):
+                break  # as a neighbour it costs one more small file, inside it would cost a sync each time
             first -= 1
             room -= self.closed[first].size
             for i in (0, 1):
@@ -121,41 +139,49 @@ class Bounds:
             mask |= source[2]
         last_seq = self.closed[last].last_seq
         key = (sources[0][0], last_seq, mask)
-        size = rewrite(self._paths, self._header, sources, key, over)
-        self.closed[first : last + 1] = [ClosedSegment(key, last_seq, size, (kept[0], kept[1]))]
+        fd, size = rewrite(self._paths, self._header, sources, key, over, durable=lasting)
+        self._unsynced.forget(sources)
+        self._unsynced.dirs.add(self._paths.segments_dir(self._header.attempt))
+        if lasting:
+            os.close(fd)
+        else:
+            self._unsynced.files.append(Waiting(key, fd, owned=True))
+        self.closed[first : last + 1] = [ClosedSegment(key, last_seq, size, (kept[0], kept[1]), lasting)]
         return dropped[0], dropped[1]
 
 
 def rewrite(
-    paths: RunPaths, header: SegmentHeader, sources: list[SegmentKey], key: SegmentKey, drop: list[bool]
-) -> int:
-    """Make the segment ``key`` from ``sources`` without the streams to ``drop``; returns its records' size.
+    paths: RunPaths, header: SegmentHeader, sources: list[SegmentKey], key: SegmentKey, drop: list[bool],
+    *, durable: bool,
+) -> tuple[int, int]:  # fmt: skip
+    """Make the segment ``key`` from ``sources`` without the streams to ``drop``.
 
-    Complete and synced under another name first, then renamed, then the sources go: a
-    crash at any step leaves every record readable, and readers go by the name's range.
+    Complete under another name first, then renamed, then the sources go: a process
+    killed at any step leaves every record readable, and readers go by the name's
+    range.  With ``durable`` the same holds for a power loss.  Returns the new file's
+    descriptor and its records' size.
     """
-    directory = paths.segments_dir(header.attempt)
     path = paths.segment_file(header.attempt, key)
     half = path + ".tmp"
     remove(half)
     fd = create_file(half)
     try:
-        try:
-            size = _Copy(paths, header, key, drop, fd).run(sources)
+        size = _Copy(paths, header, key, drop, fd).run(sources)
+        if durable:
             os.fdatasync(fd)
-        finally:
-            os.close(fd)
         failpoint("log.compacting")
         os.rename(half, path)
+        if durable:
+            fsync_dir(paths.segments_dir(header.attempt))
     except OSError:
+        os.close(fd)
         remove(half)
         raise
-    fsync_dir(directory)
     failpoint("log.compacted")
     for source in sources:
         if source != key:
             remove(paths.segment_file(header.attempt, source))
-    return size
+    return fd, size
 
 
 class _Copy:

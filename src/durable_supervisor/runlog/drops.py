@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from durable_supervisor.model.events import Kind
 
-from .format import MAX_META, STREAMS, encode_json
+from .format import EVENT, MAX_META, OUTPUT, STREAMS, encode_json
+from .segment import Pending
 
 LIMIT, DISK_FULL, IO_ERROR = "limit", "disk_full", "io_error"
 _OURS = frozenset({LIMIT, DISK_FULL, IO_ERROR})
@@ -60,6 +61,9 @@ class DropRun:
     def meta(self) -> bytes:
         return event_meta(Kind.OUTPUT_DROPPED, self.detail())
 
+    def record(self) -> Pending:
+        return (EVENT, 0, self.seq, self.wall_ns, self.elapsed_ns, self.meta(), b"")
+
 
 def event_meta(kind: str, detail: dict[str, object]) -> bytes:
     """The meta of an event record.  Raises ValueError when it is no JSON or over 16 MiB."""
@@ -67,6 +71,27 @@ def event_meta(kind: str, detail: dict[str, object]) -> bytes:
     if len(meta) > MAX_META:
         raise ValueError(f"the detail of {kind} is too large for the log")
     return meta
+
+
+def shed(pending: list[Pending], reason: str) -> tuple[list[Pending], list[int]]:
+    """The batch with one event in the place of each run of output, and the bytes that went of each stream."""
+    kept: list[Pending] = []
+    sizes = [0, 0]
+    run: DropRun | None = None
+    for record in pending:
+        if record[0] == OUTPUT:
+            run = run or DropRun(record[2], reason)
+            run.take(record[2], record[3], record[4])
+            run.take_output(record[1] - 1, len(record[6]))
+            sizes[record[1] - 1] += len(record[6])
+            continue
+        if run is not None:
+            kept.append(run.record())
+            run = None
+        kept.append(record)
+    if run is not None:
+        kept.append(run.record())
+    return kept, sizes
 
 
 def absorbable(kind: str, detail: dict[str, object]) -> bool:

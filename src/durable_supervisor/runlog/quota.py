@@ -24,7 +24,8 @@ class StreamQuota:
         self.flag = flag
         self.slot = max(cap // 8, 1) if truncate else UNBOUNDED
         self.tail_budget = max(cap - self.slot, 1) if truncate else UNBOUNDED
-        self.hard_cap = UNBOUNDED if truncate else cap
+        # A single byte cannot be both head and tail: there the head is all.
+        self.hard_cap = UNBOUNDED if truncate and cap > 1 else cap
         self.total = 0
         self.dropped = 0
         self.lost = 0

@@ -28,7 +28,18 @@ Pending = tuple[int, int, int, int, int, bytes, bytes]
 class SegmentFile:
     """``end``: file offset behind the last written record.  ``key`` names the file; ``salt`` seeds CRCs."""
 
-    __slots__ = ("_allocated", "_start", "end", "fd", "key", "pending", "pending_bytes", "records", "salt")
+    __slots__ = (
+        "_allocated",
+        "_start",
+        "end",
+        "fd",
+        "key",
+        "lasting",
+        "pending",
+        "pending_bytes",
+        "records",
+        "salt",
+    )
 
     def __init__(self, fd: int, key: SegmentKey, salt: int, start: int, end: int) -> None:
         self.fd = fd
@@ -40,6 +51,7 @@ class SegmentFile:
         self.pending: list[Pending] = []
         self.pending_bytes = 0
         self.records = 0
+        self.lasting = False  # holds a record that must never be lost: more than output
 
     @property
     def size(self) -> int:

@@ -54,7 +54,8 @@ class Tail:
     """
 
     __slots__ = (
-        "_first_status", "_offset", "_synced", "attempt", "bad", "boot_id", "damage", "directory_id", "end", "facts",
+        "_first_status", "_offset", "_synced", "attempt", "bad", "boot_id", "damage", "directory_id", "end",
+        "facts",
         "generation", "has_records", "head", "header", "key", "last_header", "paths", "records_in_last",
         "status",
     )  # fmt: skip

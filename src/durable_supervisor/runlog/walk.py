@@ -87,6 +87,7 @@ class Walker:
                 elif isinstance(item, Damage) and not item.at_tail:
                     position.offset = scanner.offset
                 elif following is not None:
+                    following.seq = position.seq  # it may have grown since
                     return following
                 else:
                     following = self._following(position)

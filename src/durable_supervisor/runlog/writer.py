@@ -15,19 +15,20 @@ from durable_supervisor.process.failpoints import failpoint
 
 from .bounds import Bounds, ClosedSegment
 from .create import create_segment, read_header, replace_segment
-from .drops import DISK_FULL, IO_ERROR, LIMIT, DropRun, event_meta
+from .drops import DISK_FULL, IO_ERROR, LIMIT, DropRun, event_meta, shed
 from .facts import Facts
-from .files import FULL_ERRNOS, fsync_dir
+from .files import FULL_ERRNOS
 from .format import EVENT, OUTPUT, SYNC, SegmentHeader, encode_json, salt_of
 from .paths import FIRST, RunPaths
 from .quota import UNBOUNDED, StreamQuota
 from .segment import Pending, SegmentFile
-from .sync import SyncJob
+from .sync import SyncJob, Unsynced, Waiting
 
 BATCH_BYTES = 1 << 20
 BATCH_RECORDS = 400
 MAX_CHUNK = 1 << 20  # a record's data
 RETRY_NS = 100_000_000  # between two looks at a full disk
+MAX_WAITING = 8  # sealed segments that no sync has covered; one more is synced at once
 
 
 class LogFullError(Exception):
@@ -52,8 +53,8 @@ class LogWriter:
     """
 
     __slots__ = (
-        "_bounds", "_clock", "_dirs", "_facts", "_failed", "_final", "_full", "_header", "_lock_fd", "_paths",
-        "_quotas", "_retry_at", "_segment", "_segment_bytes", "_seq", "_synced",
+        "_bounds", "_clock", "_facts", "_failed", "_final", "_full", "_header", "_lock_fd", "_paths",
+        "_quotas", "_retry_at", "_segment", "_segment_bytes", "_seq", "_synced", "_unsynced",
     )  # fmt: skip
 
     def __init__(
@@ -69,14 +70,14 @@ class LogWriter:
         salt = salt_of(header.run_id, header.attempt, 0)
         self._segment = SegmentFile(fd, FIRST, salt, start, os.fstat(fd).st_size)
         self._seq = header.first_seq - 1
-        caps = (stdout_cap, stderr_cap)
         self._quotas = {
             "stdout": StreamQuota("stdout", 1, stdout_cap, truncate),
             "stderr": StreamQuota("stderr", 2, stderr_cap, truncate),
         }
-        self._bounds = Bounds(paths, header, segment_bytes, caps if truncate else (UNBOUNDED, UNBOUNDED))
+        self._unsynced = Unsynced({paths.dir, paths.runs_dir})  # names in them are not durable yet
+        caps = (stdout_cap, stderr_cap) if truncate else (UNBOUNDED, UNBOUNDED)
+        self._bounds = Bounds(paths, header, segment_bytes, caps, self._unsynced)
         self._facts = Facts()
-        self._dirs = {paths.dir, paths.runs_dir}  # names in them are not durable yet
         self._synced = 0  # bytes of the open segment known to be on the disk
         self._failed = 0  # errno of a sync of the open segment that failed
         self._full = 0  # errno of what stands in the way of output
@@ -93,7 +94,7 @@ class LogWriter:
         self._header = header
         self._facts = facts
         if segment.key != FIRST:
-            self._dirs.add(self._paths.segments_dir(header.attempt))
+            self._unsynced.dirs.add(self._paths.segments_dir(header.attempt))
         segment.keep_reserve()
 
     @property
@@ -134,6 +135,8 @@ class LogWriter:
             EVENT, 0, self._seq, self._clock.wall_ns(), self._clock.elapsed_ns(), meta, b""
         )  # fmt: skip
         self._segment.put(*record)
+        if kind != Kind.OUTPUT_DROPPED:
+            self._segment.lasting = True
         self._facts.note(kind, detail)
         return record
 
@@ -272,63 +275,64 @@ class LogWriter:
         self._become_full(number)
         if not self._segment.outputs_pending():
             return False
-        kept: list[Pending] = []
-        run: DropRun | None = None
-        for record in [*self._segment.pending, None]:
-            if record is not None and record[0] == OUTPUT:
-                run = run or DropRun(record[2], DISK_FULL if number in FULL_ERRNOS else IO_ERROR)
-                run.take(record[2], record[3], record[4])
-                run.take_output(record[1] - 1, len(record[6]))
-                quota = self._quotas["stdout" if record[1] == 1 else "stderr"]
-                quota.dropped += len(record[6])
-                quota.in_segment -= len(record[6])
-                continue
-            if run is not None:
-                kept.append((EVENT, 0, run.seq, run.wall_ns, run.elapsed_ns, run.meta(), b""))
-                run = None
-            if record is not None:
-                kept.append(record)
+        kept, sizes = shed(self._segment.pending, DISK_FULL if number in FULL_ERRNOS else IO_ERROR)
+        for quota, size in zip(self._quotas.values(), sizes, strict=True):
+            quota.dropped += size
+            quota.in_segment -= size
         self._segment.replace_pending(kept)
         return True
 
     def _roll(self) -> bool:
         """Go on in a new segment; False when that is impossible now.
 
-        The old one is synced before its successor takes a record.  Where that sync
-        failed, it is not asked again (it would lie): the successor begins with a warning.
+        The old one is synced by the next sync, at the latest when `MAX_WAITING` wait: to
+        do it here would hold up a program that writes faster than the disk.  Where its
+        sync has failed, it is not asked again (it would lie): a warning says so.
         """
         if not self._try_flush():
             return False
         old = self._segment
-        if not self._failed:
-            self._sync_segment()
         failpoint("log.rolling")
         try:
             new, made_dir = create_segment(self._paths, self._next_header())
         except OSError as problem:
             self._become_full(problem.errno or 0)
             return False
-        self._dirs.add(self._paths.segments_dir(self._header.attempt))
+        self._unsynced.dirs.add(self._paths.segments_dir(self._header.attempt))
         if made_dir:
-            self._dirs.add(self._paths.dir)
+            self._unsynced.dirs.add(self._paths.dir)
+        failed = self._failed
         self._leave(old)
         self._segment = new
         failpoint("log.rolled")
-        self._synced = 0
-        failed, self._failed = self._failed, 0
         if failed:
-            self._event(Kind.RUN_WARNING, {"reason": "sync_failed", "errno": failed})
+            self._warn(failed)
         self._enforce()
+        while len(self._unsynced.files) > MAX_WAITING:
+            self._sync_oldest()
         return True
+
+    def _warn(self, number: int) -> None:
+        self._event(Kind.RUN_WARNING, {"reason": "sync_failed", "errno": number})
+
+    def _sync_oldest(self) -> None:
+        failed = self._unsynced.sync_oldest()
+        if failed:
+            self._warn(failed)
 
     def _leave(self, old: SegmentFile) -> None:
         stdout, stderr = self._quotas.values()
         output = (stdout.in_segment, stderr.in_segment)
-        self._bounds.closed.append(ClosedSegment(old.key, self._seq, old.size, output))
+        self._bounds.closed.append(ClosedSegment(old.key, self._seq, old.size, output, old.lasting))
         stdout.in_segment = stderr.in_segment = 0
         old.trim()
-        if old.fd != self._lock_fd:
-            os.close(old.fd)
+        sealed = Waiting(old.key, old.fd, owned=old.fd != self._lock_fd)
+        if self._failed or self._synced >= old.end:
+            sealed.close()
+        else:
+            self._unsynced.files.append(sealed)
+        self._synced = 0
+        self._failed = 0
 
     def _next_header(self) -> SegmentHeader:
         old = self._header
@@ -368,18 +372,23 @@ class LogWriter:
     def begin_sync(self) -> SyncJob:
         """Flush, and give the sync as a callable for another thread; appending may go on meanwhile."""
         self.flush()
-        job = SyncJob(os.dup(self._segment.fd), self._segment.key, self._segment.end, self._dirs)
-        self._dirs = set()
+        segment, waiting = self._segment, self._unsynced
+        job = SyncJob(segment.fd, segment.key, segment.end, waiting.files, waiting.dirs)
+        waiting.dirs = set()
         return job
 
     def end_sync(self, job: SyncJob, error: OSError | None) -> None:
         """Take in how a `SyncJob` went."""
         job.close()
         segment = self._segment
+        self._unsynced.forget(job.sealed)
         if error is not None:
-            self._dirs |= job.dirs
+            self._unsynced.dirs |= job.dirs
             if job.key == segment.key:
                 self._failed = error.errno or 1
+            else:
+                self._unsynced.forget([job.key])
+                self._warn(error.errno or 1)
         elif job.key == segment.key and not self._failed:
             unsynced = segment.end > job.end or bool(segment.pending)
             self._synced = max(self._synced, job.end)
@@ -409,17 +418,19 @@ class LogWriter:
                     self._tell(quota, quota.refused, LIMIT)
                     quota.refused = 0
             self._enforce()
+            while self._unsynced.files:  # what the receipt speaks of is on the disk before it
+                self._sync_oldest()
             self._final = self._event(kind, detail)
-        self.flush()
         failpoint("log.last_word")
+        self.flush()
+        while self._unsynced.files:
+            self._unsynced.sync_oldest()
         if self._failed or not self._sync_segment():
             self._reseat(self._final)
-        for directory in list(self._dirs):
-            try:
-                fsync_dir(directory)
-            except OSError as problem:
-                raise LogFullError(problem.errno or 0) from problem
-            self._dirs.discard(directory)
+        try:
+            self._unsynced.sync_dirs()
+        except OSError as problem:
+            raise LogFullError(problem.errno or 0) from problem
         return self._final[2]
 
     def _reseat(self, final: Pending) -> None:
@@ -433,15 +444,15 @@ class LogWriter:
             new = replace_segment(self._paths, header, final)
         except OSError as problem:
             raise LogFullError(problem.errno or 0) from problem
-        self._dirs |= {self._paths.segments_dir(header.attempt), self._paths.dir}
+        self._unsynced.dirs |= {self._paths.segments_dir(header.attempt), self._paths.dir}
         self._leave(self._segment)
         self._segment = new
         self._synced = new.end
-        self._failed = 0
 
     def close(self) -> None:
         """Give back reserved space and close the files; the lock goes with them.  Flushes nothing."""
         self._segment.trim()
+        self._unsynced.close()
         if self._segment.fd != self._lock_fd:
             os.close(self._segment.fd)
         os.close(self._lock_fd)
