@@ -18,7 +18,6 @@ _FAILED = {
     ErrorCode.NOT_CONFIRMED,
     ErrorCode.SUPERVISOR_CLOSED,
     ErrorCode.FORKED_COPY,
-    ErrorCode.WORKER_FAILED,
     ErrorCode.INTERNAL,
 }
 

@@ -120,7 +120,7 @@ async def _stop_on_press(observer: Observer, run_id: str, presses: asyncio.Queue
         # Not awaited here: the second press must be heard while the first stop goes on.
         stops.add(asyncio.create_task(_stop(observer, run_id, grace)))
     await presses.get()
-    out.note(f"left; 'dsup inspect {run_id}' tells how it ended")
+    out.note(f"left, nothing confirmed; 'dsup inspect {run_id}' tells what became of it")
     os._exit(exit_codes.INTERRUPTED)  # nothing of ours is worth waiting for: the worker owns the run
 
 
