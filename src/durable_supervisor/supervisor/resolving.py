@@ -5,23 +5,30 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..journal import runs
 from ..journal.connection import Journal
 from ..journal.errors import StaleState
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
-from ..model.events import iso_time
+from ..model.events import Kind, iso_time
 from ..model.identity import ProcessIdentity
 from ..model.states import RunState, Trigger
 from ..process import tree
-from ..process.clock import Clock
+from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..process.identity import Liveness, probe
+from ..process.locks import try_lock
 from ..process.signals import signal_process
 from ..reconcile.loop import Reconciler
 from ..reconcile.view import RunView
+from ..runlog.paths import RunPaths
+from ..runlog.repair import LogUnusableError, open_for_append
+from ..runlog.writer import LogFullError
 from .dial import not_confirmed
+from .hosting import RUN_ID_VARIABLE
 from .links import ExitWatch
 from .watches import remains
 
@@ -55,18 +62,43 @@ class Resolver:
         elif row.state is RunState.QUARANTINED and action == "wait":
             await self._wait(seen)
         failpoint("resolve.before_record")
-        await self._record(run_id, action, note)
+        word = await self._record(run_id, action, note)
         failpoint("resolve.recorded")
         row = await self._reconciler.judge(run_id)
         if row.state is RunState.QUARANTINED:
             await self._settle(run_id)
         failpoint("resolve.settled")
+        paths = self._supervisor._reading.paths(row)
+        await self._supervisor._blocking(lambda: self._tell(paths, row.attempt, word))
         return await self._supervisor._view(run_id)
 
-    async def _record(self, run_id: str, action: str, note: str) -> None:
+    async def _record(self, run_id: str, action: str, note: str) -> dict[str, object]:
         now = self._clock.wall_ns()
-        word = {"action": action, "note": note, "by_uid": os.getuid(), "at": iso_time(now)}
+        word: dict[str, object] = {
+            "action": action,
+            "note": note,
+            "by_uid": os.getuid(),
+            "at": iso_time(now),
+        }
         await self._journal.write(lambda conn: runs.set_resolution(conn, run_id, word, now))
+        return word
+
+    def _tell(self, paths: RunPaths, attempt: int, word: dict[str, object]) -> None:
+        """The word in the run's own timeline too, where its log can take one; the journal has it anyway."""
+        try:
+            fd = os.open(paths.log(attempt), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return
+        close: Callable[[], None] = partial(os.close, fd)
+        try:
+            if try_lock(fd):
+                writer = open_for_append(paths, attempt, fd, boot_id=boot_id(), clock=self._clock)
+                close = writer.close
+                writer.finish(Kind.RUN_RESOLVED, word)
+        except (OSError, LogFullError, LogUnusableError):
+            return
+        finally:
+            close()
 
     async def _settle(self, run_id: str) -> None:
         """The operator's word stands where evidence never will."""
@@ -89,6 +121,8 @@ class Resolver:
             signal_process(one, signal.SIGKILL)
             tree.signal_all(below, signal.SIGKILL)
             await self._gone(seen.id, one, KILL_SECONDS)
+        # Its worker is gone, so daemons of the run have other parents; the mark in their environment stays.
+        tree.signal_all(tree.marked(RUN_ID_VARIABLE, seen.id), signal.SIGKILL)
 
     async def _wait(self, seen: RunView) -> None:
         for one in remains(seen):

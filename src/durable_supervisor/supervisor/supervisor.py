@@ -28,7 +28,7 @@ from . import state_dir as directory
 from .admission import Prepared
 from .answers import ReconcileReport, Run, ShutdownReport, StopReceipt
 from .dispatch import NOT_KNOWN, Dispatcher
-from .hosting import read_host
+from .hosting import check_platform, read_host
 from .logs import report
 from .observer import Observer
 from .opening import Identity
@@ -68,7 +68,12 @@ class Supervisor(Observer):
         self._journal_inode = os.lstat(place.journal).st_ino
         evidence_place = Place(place.runs, ident.directory_id, boot_id())
         self._reconciler = Reconciler(
-            journal, evidence_place, clock, on_change=self._changed, on_error=report, interval=math.inf,
+            journal,
+            evidence_place,
+            clock,
+            on_change=self._changed,
+            on_error=report,
+            interval=math.inf,
             executor=self._threads,
         )
         self._dispatcher = Dispatcher(
@@ -104,6 +109,7 @@ class Supervisor(Observer):
     async def _open(
         cls, state_dir: str | os.PathLike[str] | None, wait: float, zygote: bool | None
     ) -> Supervisor:
+        check_platform()
         place = directory.locate(state_dir)
         directory.check(place)
         directory.create(place)

@@ -113,6 +113,9 @@ class Resolved(Open):
     """An operator's word."""
 
     action: str
+    note: str = ""
+    by_uid: Count | None = None
+    at: Time | None = None
 
 
 class Spawned(Open):
