@@ -18,7 +18,6 @@ import pytest
 from durable_supervisor import ErrorCode, RunView, Supervisor, SupervisorError
 from durable_supervisor.process.signals import signal_process
 from durable_supervisor.supervisor.follow import identity
-from tests.contract.runs import Runs
 from tests.support import eventually, running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,9 +130,8 @@ def check_error(error: SupervisorError, *codes: ErrorCode) -> None:
 
 async def open_error(state_dir: Path | str | bytes, *codes: ErrorCode, wait: float = 0) -> SupervisorError:
     """Opening is refused, with one of these codes."""
-    async with refused(*codes) as caught:
-        async with Supervisor.open(state_dir, wait=wait):  # type: ignore[arg-type]
-            pass
+    async with refused(*codes) as caught, Supervisor.open(state_dir, wait=wait):  # type: ignore[arg-type]
+        pass
     return caught()
 
 
@@ -145,8 +143,3 @@ def tree_of(path: Path) -> dict[str, tuple[int, bytes]]:
         # A reader may make these two; an empty -wal file holds nothing.
         if "-shm" not in one.name and not (one.name.endswith("-wal") and one.stat().st_size == 0)
     }
-
-
-__all__ = [
-    "HostScript", "Runs", "check_error", "flip", "host", "kill_run", "log_of", "open_error", "refused", "tree_of",
-]  # fmt: skip

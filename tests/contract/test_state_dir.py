@@ -8,8 +8,6 @@ import shutil
 import socket
 import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -91,15 +89,15 @@ async def test_the_control_socket_is_private(runs: Runs) -> None:
 async def test_a_program_gets_the_hosts_umask_and_0_1_2_only(runs: Runs) -> None:
     before = os.umask(0o027)
     try:
-        run = await runs.sh("umask; ls /proc/self/fd; ls -l /proc/$$/fd | wc -l")
+        run = await runs.python(
+            "import os; m = os.umask(0); print(oct(m), *sorted(os.listdir('/proc/self/fd'))); "
+            "print(*(os.readlink(f'/proc/self/fd/{n}').partition(':')[0] for n in (0, 1, 2)))"
+        )
     finally:
         os.umask(before)
     await runs.wait(run)
-    words = (await runs.output(run)).split()
-    assert words[0] == b"0027"
-    assert words[1:4] == [b"0", b"1", b"2"]
-    # `ls` itself opens the directory as 3; the shell beside it has just the three ("total" is a line too).
-    assert words[4:] in ([b"3", b"4"], [b"4"])
+    # 3 is the listing itself.
+    assert await runs.output(run) == b"0o27 0 1 2 3\n/dev/null pipe pipe\n"
 
 
 # Paths.
@@ -222,10 +220,6 @@ async def test_a_file_where_runs_should_be_is_refused(state_dir: Path) -> None:
 @ROOT_ONLY
 async def test_somebody_elses_directory_is_refused(tmp_path: Path) -> None:
     """As the other user, for root may open anything: each side is refused the other's directory."""
-    os.chmod(tmp_path, 0o755)
-    for parent in tmp_path.parents:
-        if parent.stat().st_mode & 0o001 == 0:
-            pytest.skip("another user cannot reach the temporary directory")
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o700)
     os.chown(theirs, 65534, 65534)
@@ -251,11 +245,7 @@ async def test_somebody_elses_directory_is_refused(tmp_path: Path) -> None:
         final = await sup.wait(run.id, timeout=10)
     report(errors=errors, final=final.to_dict())
     """
-    if subprocess.run([*AS_NOBODY, sys.executable, "-c", ""], check=False).returncode:
-        pytest.skip("another user cannot run this Python")
-    script = HostScript(code, ours, answers, prefix=AS_NOBODY, cwd="/")
-    with script:
-        facts = script.finish()
+    facts = host(code, ours, answers, prefix=AS_NOBODY, cwd="/")
     assert {name: error["code"] for name, error in facts["errors"].items()} == dict.fromkeys(
         ("ours", "deeper", "new"), "STATE_DIR_REFUSED"
     )
@@ -264,7 +254,11 @@ async def test_somebody_elses_directory_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-AS_NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+# It may look into any directory, to get at this Python and these files; it owns nothing and writes nowhere.
+AS_NOBODY = [
+    "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
+    "--inh-caps", "-all,+dac_read_search", "--ambient-caps", "-all,+dac_read_search",
+]  # fmt: skip
 
 
 def in_a_mount_namespace(commands: str) -> list[str]:
@@ -292,7 +286,9 @@ async def test_a_read_only_directory_is_refused_and_can_be_read(tmp_path: Path, 
         below = error.to_dict()
     report(refusal=refusal, below=below, state=view.state.value, end=page.end, count=len(page.events))
     """
-    prefix = in_a_mount_namespace(f"mount --bind '{state_dir}' '{state_dir}'; mount -o remount,ro,bind '{state_dir}'")
+    prefix = in_a_mount_namespace(
+        f"mount --bind '{state_dir}' '{state_dir}'; mount -o remount,ro,bind '{state_dir}'"
+    )
     facts = host(code, state_dir, tmp_path, prefix=prefix)
     assert facts["refusal"]["code"] == facts["below"]["code"] == "STATE_DIR_REFUSED"
     assert "read-only" in facts["refusal"]["message"].lower()
@@ -332,7 +328,7 @@ def test_the_file_system_of_a_path(path: str, kind: str) -> None:
     assert directory.file_system_of(path, MOUNTS.encode()) == kind
 
 
-@pytest.mark.parametrize("text", [b"", b"nonsense\n", b"1 2 3\n - \n", b"22 1 254:0 / / rw - \n", b"\xff\xfe\n"])
+@pytest.mark.parametrize("text", [b"", b"nonsense\n", b"1 2 3\n - \n", b"22 1 254:0 / / rw - \n", b"\xff\n"])
 def test_a_mount_table_that_cannot_be_read_refuses_nothing(text: bytes) -> None:
     assert directory.file_system_of("/somewhere", text) not in directory.NETWORK_FILE_SYSTEMS
 
@@ -493,7 +489,7 @@ async def test_another_directorys_key_lets_no_id_run_again(state_dir: Path) -> N
         async with Supervisor.open(state_dir) as sup:
             await sup.start(Command(argv=["true"]), request_id="one")
     except SupervisorError as error:
-        check_error(error, ErrorCode.IDEMPOTENCY_CONFLICT, ErrorCode.STATE_DIR_REFUSED, ErrorCode.JOURNAL_MISMATCH)
+        check_error(error, ErrorCode.IDEMPOTENCY_CONFLICT, ErrorCode.STATE_DIR_REFUSED)
     else:
         raise AssertionError("a foreign key was taken for ours")
 
@@ -502,7 +498,7 @@ async def test_another_directorys_key_lets_no_id_run_again(state_dir: Path) -> N
 
 
 async def test_a_second_opener_is_told_the_owners_pid(tmp_path: Path, state_dir: Path) -> None:
-    code = 'async with Supervisor.open(STATE):\n    report(pid=os.getpid())\n    await asyncio.sleep(60)'
+    code = "async with Supervisor.open(STATE):\n    report(pid=os.getpid())\n    await asyncio.sleep(60)"
     with HostScript(code, state_dir, tmp_path) as owner:
         pid = owner.facts()["pid"]
         error = await open_error(state_dir, ErrorCode.STATE_DIR_IN_USE)
@@ -599,7 +595,8 @@ async def test_a_strange_lock_file_is_refused_or_does_not_matter(
 async def test_backups_of_a_closed_directory_are_one_file(state_dir: Path) -> None:
     """After a clean end journal.db alone holds everything."""
     await works(state_dir)
-    assert not (state_dir / "journal.db-wal").exists()
+    log = state_dir / "journal.db-wal"  # a reader may have left an empty one
+    assert not log.exists() or log.stat().st_size == 0
     with sqlite3.connect(f"file:{state_dir}/journal.db?mode=ro&immutable=1", uri=True) as conn:
         assert conn.execute("SELECT state FROM runs").fetchall() == [("finished",)]
     conn.close()

@@ -29,7 +29,9 @@ def read_only_uri(path: str) -> str:
     backup) and no -wal holds newer commits, the file is read as one that nobody changes.
     """
     uri = "file://" + quote(os.fsencode(path)) + "?mode=ro"
-    if os.access(os.path.dirname(path), os.W_OK) or os.path.lexists(path + "-wal"):
+    # By the effective ids, and capabilities, that SQLite's own open will have.
+    writable = os.access(os.path.dirname(path), os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    if writable or os.path.lexists(path + "-wal"):
         return uri
     return uri + "&immutable=1"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -48,7 +49,8 @@ class Reconciler:
     """Judges runs of one journal, one batch at a time; file work happens in a thread.
 
     ``on_change`` is called on the loop with each changed row.  `run` is the background
-    part; `pass_once` and `judge` also work without it.
+    part; `pass_once` and `judge` also work without it.  ``executor``: whose threads, by
+    default the loop's own, which its host may keep busy with something else.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Reconciler:
         on_change: Callable[[RunRow], None] | None = None,
         on_error: Callable[[Exception], None] | None = None,
         interval: float = INTERVAL,
+        executor: Executor | None = None,
     ) -> None:
         self._journal = journal
         self._place = place
@@ -67,6 +70,7 @@ class Reconciler:
         self._on_change = on_change
         self._on_error = on_error
         self._interval = interval
+        self._executor = executor
         self._loop = asyncio.get_running_loop()
         self._marked: set[str] = set()
         self._wake = asyncio.Event()
@@ -128,6 +132,9 @@ class Reconciler:
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
     async def _pass(self) -> PassReport:
         async with self._turn:
             report, after = PassReport(), 0
@@ -149,12 +156,12 @@ class Reconciler:
         """Observe, decide, act; a run whose evidence moved meanwhile is looked at again."""
         changed: list[RunRow] = []
         for _ in range(_ROUNDS):
-            judged = await asyncio.to_thread(self._look_at, rows)
+            judged = await self._in_thread(partial(self._look_at, rows))
             news = [item for item in judged if is_news(item)]
             if not news:
                 break
             failpoint("reconcile.judged")
-            spoken = await asyncio.to_thread(self._speak, news)
+            spoken = await self._in_thread(partial(self._speak, news))
             ready = [item for item, said in zip(news, spoken, strict=True) if said is not Spoken.CHANGED]
             if ready:
                 changed += self._tell(await fold(self._journal, ready, self._clock))
