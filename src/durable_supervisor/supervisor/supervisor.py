@@ -259,13 +259,17 @@ class Supervisor(Observer):
 
     async def _start(self, prepared: Prepared) -> Run:
         admission, word = await self._dispatcher.start(prepared)
+        if admission.kind == "existing" and admission.row.state in JUDGED_STATES:
+            # The evidence may say more than the row; a not_started that it proves by now is tried again.
+            row = await self._reconciler.judge(admission.row.run_id)
+            if not row.may_retry:
+                return _answer(admission, row.state)
+            admission, word = await self._dispatcher.start(prepared)
         state = admission.row.state
         if word == "released":
             state = RunState.RUNNING
         elif word != NOT_KNOWN:
             state = (await self._reconciler.judge(admission.row.run_id)).state
-        elif admission.kind == "existing" and state in JUDGED_STATES:
-            state = (await self._view(admission.row.run_id)).state
         return _answer(admission, state)
 
     def _on_news(self, run_id: str) -> None:
