@@ -109,6 +109,7 @@ async def check_guarantees(
         await send_again(world, sup, found, exit_code)
         for run in (await sup.list(limit=1000)).runs:
             await gapless(sup, run.id)
+        await sup.reconcile()  # what readers have seen by now is folded
     before = facts(world.state_dir)
     for _ in range(2):
         async with Supervisor.open(world.state_dir) as sup:
