@@ -16,6 +16,17 @@ class OutcomeKind(str, Enum):
     OUT_OF_MEMORY = "out_of_memory"
 
 
+# Why the worker began the stop ladder (``run.stopping``) -> the outcome of the run.
+STOP_OUTCOMES = {
+    "stop": OutcomeKind.CANCELLED,
+    "worker_terminated": OutcomeKind.CANCELLED,
+    "timeout": OutcomeKind.TIMED_OUT,
+    "idle_timeout": OutcomeKind.IDLE_TIMED_OUT,
+    "stdout_limit": OutcomeKind.STDOUT_LIMIT_EXCEEDED,
+    "stderr_limit": OutcomeKind.STDERR_LIMIT_EXCEEDED,
+}
+
+
 class Outcome:
     """``kind`` says why it ended; exactly one of ``code`` and ``signal`` says how.
 

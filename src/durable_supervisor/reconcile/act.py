@@ -25,6 +25,7 @@ from ..journal.runs import get, set_log_health
 from ..model.errors import SupervisorError
 from ..model.events import Kind
 from ..model.states import RunState, Trigger
+from ..process import forks
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.locks import LockState, try_lock
@@ -105,7 +106,8 @@ def speak(judged: Judged, place: Place, clock: Clock) -> Spoken:
         fd = os.open(paths.log(row.attempt), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return Spoken.SILENT
-    release: Callable[[], None] = partial(os.close, fd)
+    forks.guard(fd)  # a copy that the host forks now must not keep the lock
+    close: Callable[[], None] = partial(os.close, fd)
     try:
         if not try_lock(fd):
             return Spoken.CHANGED
@@ -121,13 +123,14 @@ def speak(judged: Judged, place: Place, clock: Clock) -> Spoken:
             clock=clock,
             directory_id=place.directory_id,
         )
-        release = writer.close
+        close = writer.close
         writer.finish(_WORDS[verdict.kind], _detail(verdict))
         failpoint("reconcile.word")
     except (LogFullError, LogUnusableError, OSError):
         return Spoken.SILENT
     finally:
-        release()
+        forks.release(fd)
+        close()
     return Spoken.SAID
 
 

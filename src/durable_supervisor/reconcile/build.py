@@ -6,21 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..model.events import Kind
-from ..model.outcome import Outcome, OutcomeKind, natural
+from ..model.outcome import STOP_OUTCOMES, Outcome, OutcomeKind, natural
 from ..model.states import RunState
 from ..process.locks import LockState
 from .facts import JsonDict, LogStatus, Observation, Reason, Verdict, VerdictKind
 
 _MAX_DAMAGE_TOLD = 8
 _PROGRESS = (RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
-_STOP_OUTCOMES = {
-    "stop": OutcomeKind.CANCELLED,
-    "worker_terminated": OutcomeKind.CANCELLED,
-    "timeout": OutcomeKind.TIMED_OUT,
-    "idle_timeout": OutcomeKind.IDLE_TIMED_OUT,
-    "stdout_limit": OutcomeKind.STDOUT_LIMIT_EXCEEDED,
-    "stderr_limit": OutcomeKind.STDERR_LIMIT_EXCEEDED,
-}
 LAST_WORDS = {
     Kind.RUN_NOT_STARTED: VerdictKind.NOT_STARTED,
     Kind.RUN_UNKNOWN: VerdictKind.UNKNOWN,
@@ -153,7 +145,7 @@ def _outcome(form: object) -> Outcome | None:
 
 def _stop_kind(seen: Observation) -> str:
     reason = (seen.stopping or {}).get("reason")
-    kind = _STOP_OUTCOMES.get(reason) if isinstance(reason, str) else None
+    kind = STOP_OUTCOMES.get(reason) if isinstance(reason, str) else None
     return OutcomeKind.EXITED.value if kind is None else kind.value
 
 

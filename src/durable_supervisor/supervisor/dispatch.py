@@ -21,13 +21,13 @@ from ..journal.connection import Journal
 from ..journal.rows import Admission
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_run_id
+from ..process import forks
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..process.locks import try_lock
 from ..runlog.create import create_log
 from ..runlog.paths import RunPaths, shard_of
 from ..runlog.reader import LogReader
-from . import forks
 from .admission import Place, Prepared, conflict
 from .links import WorkerLink
 from .opening import RECOVER_HINT, Identity
@@ -42,6 +42,7 @@ Blocking = Callable[[Callable[[], T]], Coroutine[Any, Any, T]]
 
 FIRST_WORD_SECONDS = 10.0
 NOT_KNOWN = "not_known"
+_NOTHING_WRITTEN = (ErrorCode.BUSY, ErrorCode.NO_SPACE, ErrorCode.INTERNAL)
 
 
 class Dispatcher:
@@ -108,8 +109,8 @@ class Dispatcher:
             failpoint("start.log_created")
             admission = await self._commit(prepared, place)
             failpoint("start.committed")
-        except BaseException:
-            self._discard(place, log)
+        except BaseException as error:
+            self._let_go(place, log, error)
             raise
         return admission, await self._hand_over(prepared, place, log)
 
@@ -154,10 +155,16 @@ class Dispatcher:
             )
         return admission
 
-    def _discard(self, place: Place, log: int) -> None:
-        """The intent was not committed: the log was never anybody's."""
-        with suppress(OSError):
-            os.unlink(self._paths(place).log(place.attempt))
+    def _let_go(self, place: Place, log: int, error: BaseException) -> None:
+        """The start ends before a worker has the log.
+
+        A refusal of the journal proves that there is no intent, so the log was never
+        anybody's.  After anything else (a cancelled loop) there may be one, which the log
+        then proves never dispatched; without one the next opening sweeps the log away.
+        """
+        if isinstance(error, SupervisorError) and error.code in _NOTHING_WRITTEN:
+            with suppress(OSError):
+                os.unlink(self._paths(place).log(place.attempt))
         forks.close(log)
 
     async def _hand_over(self, prepared: Prepared, place: Place, log: int) -> str:

@@ -8,9 +8,9 @@ import socket
 from collections.abc import Callable
 
 from ..model.identity import ProcessIdentity
+from ..process import forks
 from ..process.channel import FrameError, FrameParser
 from ..process.identity import Liveness, probe
-from . import forks
 
 # ``on_news(run_id)``: something about this run changed; look at its evidence.
 OnNews = Callable[[str], None]

@@ -16,7 +16,7 @@ from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.events import Kind, iso_time
 from ..model.identity import ProcessIdentity
 from ..model.states import RunState, Trigger
-from ..process import tree
+from ..process import forks, tree
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..process.identity import Liveness, probe
@@ -89,6 +89,7 @@ class Resolver:
             fd = os.open(paths.log(attempt), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return
+        forks.guard(fd)  # a copy that the host forks now must not keep the lock
         close: Callable[[], None] = partial(os.close, fd)
         try:
             if try_lock(fd):
@@ -98,6 +99,7 @@ class Resolver:
         except (OSError, LogFullError, LogUnusableError):
             return
         finally:
+            forks.release(fd)
             close()
 
     async def _settle(self, run_id: str) -> None:

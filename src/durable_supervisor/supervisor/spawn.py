@@ -7,11 +7,11 @@ import os
 import signal
 import sys
 
+from ..process import forks
 from ..process.failpoints import VARIABLE as FAILPOINTS
 from ..worker import __main__ as entry
 from ..worker import zygote
 from ..worker.spec import CHANNEL_FD, LOG_FD
-from . import forks
 
 _HIGH = 16  # above every number that the worker's own descriptors get
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.identity import ProcessIdentity
+from ..process import forks
 from ..process.identity import Liveness, probe, self_identity
-from . import forks
 
 VARIABLE = "DURABLE_SUPERVISOR_STATE_DIR"
 MIN_FREE_BYTES = 16 * 1024 * 1024

@@ -9,9 +9,9 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ..process import forks
 from ..process.failpoints import failpoint
 from ..process.locks import try_lock
-from . import forks
 from .links import ExitWatch
 from .spawn import spawn_worker, spawn_zygote
 

@@ -7,22 +7,12 @@ import resource
 from collections.abc import Mapping
 
 from ..model.events import iso_time
-from ..model.outcome import Outcome, OutcomeKind, natural
-
-# Why the worker began the stop ladder -> the outcome of the run.
-REASONS: dict[str, OutcomeKind] = {
-    "stop": OutcomeKind.CANCELLED,
-    "worker_terminated": OutcomeKind.CANCELLED,
-    "timeout": OutcomeKind.TIMED_OUT,
-    "idle_timeout": OutcomeKind.IDLE_TIMED_OUT,
-    "stdout_limit": OutcomeKind.STDOUT_LIMIT_EXCEEDED,
-    "stderr_limit": OutcomeKind.STDERR_LIMIT_EXCEEDED,
-}
+from ..model.outcome import STOP_OUTCOMES, Outcome, natural
 
 
 def outcome_of(reason: str | None, code: int | None, signal: int | None) -> Outcome:
     """``reason`` is why the ladder began before the run had ended by itself, if it did."""
-    kind = REASONS.get(reason or "")
+    kind = STOP_OUTCOMES.get(reason or "")
     return natural(code, signal) if kind is None else Outcome(kind, code, signal)
 
 
