@@ -1,0 +1,1 @@
+"""Small applications around a supervisor, each measured as a process of its own."""
