@@ -145,7 +145,7 @@ class Bounds:
         if lasting:
             os.close(fd)
         else:
-            self._unsynced.files.append(Waiting(key, fd, owned=True))
+            self._unsynced.files.append(Waiting(key, fd, size, owned=True))
         self.closed[first : last + 1] = [ClosedSegment(key, last_seq, size, (kept[0], kept[1]), lasting)]
         return dropped[0], dropped[1]
 

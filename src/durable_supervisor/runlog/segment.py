@@ -39,6 +39,7 @@ class SegmentFile:
         "pending_bytes",
         "records",
         "salt",
+        "target",
     )
 
     def __init__(self, fd: int, key: SegmentKey, salt: int, start: int, end: int) -> None:
@@ -51,6 +52,7 @@ class SegmentFile:
         self.pending: list[Pending] = []
         self.pending_bytes = 0
         self.records = 0
+        self.target = _ANY_SIZE  # where it will probably end: nothing is reserved far beyond
         self.lasting = False  # holds a record that must never be lost: more than output
 
     @property
@@ -77,7 +79,7 @@ class SegmentFile:
         return need <= self._allocated or self._grow(need)
 
     def _grow(self, need: int) -> bool:
-        step = min(_STEP_MAX, max(_STEP_MIN, self.end))
+        step = min(_STEP_MAX, max(_STEP_MIN, self.end), max(self.target + RESERVE - need, 0))
         for extra in (step, 0):
             try:
                 length = need + extra - self._allocated
@@ -131,9 +133,10 @@ class SegmentFile:
         self.pending = records
         self.pending_bytes = sum(RECORD_SIZE + len(record[5]) + len(record[6]) for record in records)
 
-    def trim(self) -> None:
-        """Give back what is reserved beyond the end."""
-        if self._allocated > self.end:
+    def trim(self, *, exact: bool = True) -> None:
+        """Give back what is reserved beyond the end; a small part may stay when ``exact`` is false."""
+        spare = self._allocated - self.end
+        if self._allocated != _ANY_SIZE and spare > (0 if exact else self.end // 8):
             try:
                 os.ftruncate(self.fd, self.end)
             except OSError as problem:

@@ -7,15 +7,19 @@ import os
 from .files import fsync_dir
 from .paths import SegmentKey
 
+MAX_FILES = 32
+MAX_BYTES = 16 << 20
+
 
 class Waiting:
     """A sealed file that no sync has covered yet; ``owned``: its descriptor is closed afterwards."""
 
-    __slots__ = ("fd", "key", "owned")
+    __slots__ = ("fd", "key", "owned", "size")
 
-    def __init__(self, key: SegmentKey, fd: int, owned: bool) -> None:
+    def __init__(self, key: SegmentKey, fd: int, size: int, owned: bool) -> None:
         self.key = key
         self.fd = fd
+        self.size = size
         self.owned = owned
 
     def close(self) -> None:
@@ -65,6 +69,11 @@ class Unsynced:
     def __init__(self, dirs: set[str]) -> None:
         self.dirs = dirs
         self.files: list[Waiting] = []
+
+    @property
+    def many(self) -> bool:
+        """Is it time to sync some of them, and be it by blocking?"""
+        return len(self.files) > MAX_FILES or sum(file.size for file in self.files) > MAX_BYTES
 
     def forget(self, keys: list[SegmentKey]) -> None:
         """These are synced, or gone, or their sync failed, and a second one would lie."""

@@ -9,41 +9,28 @@ from __future__ import annotations
 import errno
 import os
 
-from durable_supervisor.model.events import Kind
 from durable_supervisor.process.clock import Clock
 from durable_supervisor.process.failpoints import failpoint
 
-from .bounds import Bounds, ClosedSegment
-from .create import create_segment, read_header, replace_segment
-from .drops import DISK_FULL, IO_ERROR, LIMIT, DropRun, event_meta, shed
+from .create import replace_segment
+from .drops import DISK_FULL, IO_ERROR, LIMIT
 from .facts import Facts
 from .files import FULL_ERRNOS
-from .format import EVENT, OUTPUT, SYNC, SegmentHeader, encode_json, salt_of
+from .format import OUTPUT, SYNC, SegmentHeader, encode_json
 from .paths import FIRST, RunPaths
-from .quota import UNBOUNDED, StreamQuota
+from .quota import StreamQuota
+from .rolling import LogFullError, SegmentedLog
 from .segment import Pending, SegmentFile
-from .sync import SyncJob, Unsynced, Waiting
+from .sync import SyncJob
+
+__all__ = ["LogFullError", "LogWriter"]
 
 BATCH_BYTES = 1 << 20
 BATCH_RECORDS = 400
 MAX_CHUNK = 1 << 20  # a record's data
-RETRY_NS = 100_000_000  # between two looks at a full disk
-MAX_WAITING = 8  # sealed segments that no sync has covered; one more is synced at once
 
 
-class LogFullError(Exception):
-    """A lifecycle record could not be written, or a receipt not be made durable.
-
-    Nothing is lost: the records stay batched.  Call `LogWriter.flush` (or `finish`)
-    again, with the lock held.  ``errno`` is the system's reason.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(os.strerror(number))
-        self.errno = number
-
-
-class LogWriter:
+class LogWriter(SegmentedLog):
     """Appends records; ``head`` is the seq of the last one (perhaps not flushed yet).
 
     ``fd`` is the locked first segment, as `create.create_log` made it; it stays open until
@@ -52,38 +39,17 @@ class LogWriter:
     and not stored.  ``clock`` has ``wall_ns()`` and ``elapsed_ns()``.
     """
 
-    __slots__ = (
-        "_bounds", "_clock", "_facts", "_failed", "_final", "_full", "_header", "_lock_fd", "_paths",
-        "_quotas", "_retry_at", "_segment", "_segment_bytes", "_seq", "_synced", "_unsynced",
-    )  # fmt: skip
+    __slots__ = ("_final",)
 
     def __init__(
         self, fd: int, paths: RunPaths, header: SegmentHeader, *, segment_bytes: int, stdout_cap: int,
         stderr_cap: int, truncate: bool, clock: Clock,
     ) -> None:  # fmt: skip
-        _, start = read_header(fd)
-        self._lock_fd = fd
-        self._paths = paths
-        self._header = header
-        self._clock = clock
-        self._segment_bytes = segment_bytes
-        salt = salt_of(header.run_id, header.attempt, 0)
-        self._segment = SegmentFile(fd, FIRST, salt, start, os.fstat(fd).st_size)
-        self._seq = header.first_seq - 1
-        self._quotas = {
-            "stdout": StreamQuota("stdout", 1, stdout_cap, truncate),
-            "stderr": StreamQuota("stderr", 2, stderr_cap, truncate),
-        }
-        self._unsynced = Unsynced({paths.dir, paths.runs_dir})  # names in them are not durable yet
-        caps = (stdout_cap, stderr_cap) if truncate else (UNBOUNDED, UNBOUNDED)
-        self._bounds = Bounds(paths, header, segment_bytes, caps, self._unsynced)
-        self._facts = Facts()
-        self._synced = 0  # bytes of the open segment known to be on the disk
-        self._failed = 0  # errno of a sync of the open segment that failed
-        self._full = 0  # errno of what stands in the way of output
-        self._retry_at = 0
+        super().__init__(
+            fd, paths, header, segment_bytes=segment_bytes, stdout_cap=stdout_cap, stderr_cap=stderr_cap,
+            truncate=truncate, clock=clock,
+        )  # fmt: skip
         self._final: Pending | None = None
-        self._segment.keep_reserve()
 
     def resume(self, segment: SegmentFile, head: int, header: SegmentHeader, facts: Facts) -> None:
         """Go on behind ``head`` in another segment (repair)."""
@@ -112,35 +78,22 @@ class LogWriter:
         return self._full != 0
 
     def dropped(self, stream: str) -> int:
-        """Bytes given to `append_output` that are not in the log (any more)."""
+        """Bytes given to `append_output` that are not in the log (any more).
+
+        Brings the log within its caps first: once the stream has ended, the number is final.
+        """
+        self._enforce()
         return self._quotas[stream].dropped
 
     def stored(self, stream: str) -> int:
-        """Bytes of the stream that are in the log."""
-        return self._quotas[stream].total - self._quotas[stream].dropped
+        """Bytes of the stream that are in the log; as final as `dropped`."""
+        return self._quotas[stream].total - self.dropped(stream)
 
-    # -- lifecycle records
+    # -- records
 
     def append(self, kind: str, detail: dict[str, object]) -> int:
         """Batch an event and return its seq.  Raises ValueError when ``detail`` is no JSON."""
         return self._event(kind, detail)[2]
-
-    def _event(self, kind: str, detail: dict[str, object]) -> Pending:
-        meta = event_meta(kind, detail)
-        segment = self._segment
-        if self._failed or (segment.records and segment.size + len(meta) > self._segment_bytes):
-            self._roll()  # where that cannot be done now, the segment just gets longer
-        self._seq += 1
-        record: Pending = (
-            EVENT, 0, self._seq, self._clock.wall_ns(), self._clock.elapsed_ns(), meta, b""
-        )  # fmt: skip
-        self._segment.put(*record)
-        if kind != Kind.OUTPUT_DROPPED:
-            self._segment.lasting = True
-        self._facts.note(kind, detail)
-        return record
-
-    # -- output
 
     def append_output(self, stream: str, data: bytes) -> int:
         """Batch output and return the seq of its last record; never blocks on a full disk, never raises.
@@ -214,10 +167,6 @@ class LogWriter:
         quota.dropped += size
         self._tell(quota, size, LIMIT)
 
-    def _become_full(self, number: int) -> None:
-        self._full = number
-        self._retry_at = self._clock.elapsed_ns() + RETRY_NS
-
     def _is_back(self, size: int) -> bool:
         """Can output be stored again?  Looked at now and then: asking a full disk can be slow."""
         if self._clock.elapsed_ns() < self._retry_at:
@@ -235,123 +184,6 @@ class LogWriter:
             if quota.lost:
                 self._tell(quota, quota.lost, reason)
                 quota.lost = 0
-
-    def _tell(self, quota: StreamQuota, size: int, reason: str) -> None:
-        run = DropRun(self._seq + 1, reason)
-        run.sizes[quota.flag - 1] = size
-        self._event(Kind.OUTPUT_DROPPED, run.detail())
-
-    # -- writing
-
-    def flush(self) -> None:
-        """Write the batch.  Raises `LogFullError`; output of the batch is dropped before it comes to that."""
-        try:
-            self._segment.flush()
-            return
-        except OSError as problem:
-            number = problem.errno or 0
-        if self._shed(number):
-            try:
-                self._segment.flush()
-                return
-            except OSError as problem:
-                number = problem.errno or 0
-        if self._segment.pending:
-            raise LogFullError(number)
-
-    def _try_flush(self) -> bool:
-        try:
-            self.flush()
-        except LogFullError as problem:
-            self._become_full(problem.errno)
-            return False
-        return True
-
-    def _shed(self, number: int) -> bool:
-        """Put one event in the place of each run of batched output.  False when there was none.
-
-        Only where space cannot be reserved ahead: elsewhere output is refused before it has a seq.
-        """
-        self._become_full(number)
-        if not self._segment.outputs_pending():
-            return False
-        kept, sizes = shed(self._segment.pending, DISK_FULL if number in FULL_ERRNOS else IO_ERROR)
-        for quota, size in zip(self._quotas.values(), sizes, strict=True):
-            quota.dropped += size
-            quota.in_segment -= size
-        self._segment.replace_pending(kept)
-        return True
-
-    def _roll(self) -> bool:
-        """Go on in a new segment; False when that is impossible now.
-
-        The old one is synced by the next sync, at the latest when `MAX_WAITING` wait: to
-        do it here would hold up a program that writes faster than the disk.  Where its
-        sync has failed, it is not asked again (it would lie): a warning says so.
-        """
-        if not self._try_flush():
-            return False
-        old = self._segment
-        failpoint("log.rolling")
-        try:
-            new, made_dir = create_segment(self._paths, self._next_header())
-        except OSError as problem:
-            self._become_full(problem.errno or 0)
-            return False
-        self._unsynced.dirs.add(self._paths.segments_dir(self._header.attempt))
-        if made_dir:
-            self._unsynced.dirs.add(self._paths.dir)
-        failed = self._failed
-        self._leave(old)
-        self._segment = new
-        failpoint("log.rolled")
-        if failed:
-            self._warn(failed)
-        self._enforce()
-        while len(self._unsynced.files) > MAX_WAITING:
-            self._sync_oldest()
-        return True
-
-    def _warn(self, number: int) -> None:
-        self._event(Kind.RUN_WARNING, {"reason": "sync_failed", "errno": number})
-
-    def _sync_oldest(self) -> None:
-        failed = self._unsynced.sync_oldest()
-        if failed:
-            self._warn(failed)
-
-    def _leave(self, old: SegmentFile) -> None:
-        stdout, stderr = self._quotas.values()
-        output = (stdout.in_segment, stderr.in_segment)
-        self._bounds.closed.append(ClosedSegment(old.key, self._seq, old.size, output, old.lasting))
-        stdout.in_segment = stderr.in_segment = 0
-        old.trim()
-        sealed = Waiting(old.key, old.fd, owned=old.fd != self._lock_fd)
-        if self._failed or self._synced >= old.end:
-            sealed.close()
-        else:
-            self._unsynced.files.append(sealed)
-        self._synced = 0
-        self._failed = 0
-
-    def _next_header(self) -> SegmentHeader:
-        old = self._header
-        return SegmentHeader(
-            old.directory_id, old.run_id, old.attempt, self._seq + 1, old.generation, old.boot_id,
-            self._clock.wall_ns(), {"facts": self._facts.to_dict()},
-        )  # fmt: skip
-
-    def _enforce(self) -> bool:
-        stdout, stderr = self._quotas.values()
-        try:
-            self._bounds.enforce((stdout.in_segment, stderr.in_segment))
-        except OSError as problem:
-            self._become_full(problem.errno or 0)
-            return False
-        finally:
-            for quota, size in zip((stdout, stderr), self._bounds.take_dropped(), strict=True):
-                quota.dropped += size
-        return True
 
     # -- durability
 
