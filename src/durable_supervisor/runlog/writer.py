@@ -70,7 +70,8 @@ class LogWriter(SegmentedLog):
     @property
     def unsynced(self) -> int:
         """Bytes written or batched that no sync has covered."""
-        return self._segment.end + self._segment.pending_bytes - self._synced
+        waiting = sum(file.size for file in self._unsynced.files)
+        return waiting + self._segment.end + self._segment.pending_bytes - self._synced
 
     @property
     def full(self) -> bool:
