@@ -239,23 +239,27 @@ class LogWriter(SegmentedLog):
         self._synced = self._segment.end
         return True
 
+    def settle(self) -> None:
+        """No more output will come: bring it within its caps, so that `dropped` is final for the receipt."""
+        self._tell_lost()
+        for quota in self._quotas.values():
+            if quota.refused:
+                self._tell(quota, quota.refused, LIMIT)
+                quota.refused = 0
+        self._enforce()
+
     def finish(self, kind: str, detail: dict[str, object]) -> int:
         """Append the attempt's last word and make the whole log durable; returns its seq.
 
         Raises `LogFullError`: call it again, the same record is gone on with.
         """
         if self._final is None:
-            self._tell_lost()
-            for quota in self._quotas.values():
-                if quota.refused:
-                    self._tell(quota, quota.refused, LIMIT)
-                    quota.refused = 0
-            self._enforce()
+            self.settle()
             while self._unsynced.files:  # what the receipt speaks of is on the disk before it
                 self._sync_oldest()
             self._final = self._event(kind, detail)
-        failpoint("log.last_word")
         self.flush()
+        failpoint("log.last_word")
         while self._unsynced.files:
             self._unsynced.sync_oldest()
         if self._failed or not self._sync_segment():

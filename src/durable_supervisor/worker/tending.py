@@ -211,7 +211,7 @@ class Tending:
         self._stopper.end()
         if self.stdin is not None:
             self.stdin.abandon()
-        output = {capture.stream: self._close_stream(capture) for capture in self._captures}
+        output = self._close_output()
         os.waitid(os.P_PID, self.leader, os.WEXITED)
         failpoint("worker.reaped")
         stop = self._stopper.summary()
@@ -238,13 +238,23 @@ class Tending:
         """A program that wrote too much and left before it could be stopped has exceeded all the same."""
         return next((f"{capture.stream}_limit" for capture in self._captures if capture.exceeded), None)
 
-    def _close_stream(self, capture: Capture) -> dict[str, object]:
-        """Totals of a stream; ``complete`` is false when its pipe never reported end-of-file."""
-        capture.read_all(self._poller, _LAST_READ)  # the last of the tree may have written since
-        complete = not capture.open
-        capture.close(self._poller)
-        dropped = self.recorder.log.dropped(capture.stream)
-        return {"bytes": capture.seen, "dropped": dropped, "complete": complete}
+    def _close_output(self) -> dict[str, object]:
+        """Totals of each stream; ``complete`` is false when its pipe never reported end-of-file."""
+        complete = {}
+        for capture in self._captures:
+            capture.read_all(self._poller, _LAST_READ)  # the last of the tree may have written since
+            complete[capture.stream] = not capture.open
+            capture.close(self._poller)
+        log = self.recorder.log
+        log.settle()
+        return {
+            capture.stream: {
+                "bytes": capture.seen,
+                "dropped": log.dropped(capture.stream),
+                "complete": complete[capture.stream],
+            }
+            for capture in self._captures
+        }
 
 
 def _nothing_left() -> bool:
