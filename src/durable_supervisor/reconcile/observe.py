@@ -28,7 +28,7 @@ class Place:
     """Where the runs are, and which boot this is."""
 
     runs_dir: str
-    directory_id: str
+    directory_id: str  # "": not known, any log is taken as of this directory
     boot_id: str
 
     def paths(self, row: RunRow) -> RunPaths:
@@ -76,7 +76,7 @@ def read_log(paths: RunPaths, attempt: int, place: Place, *, final: bool, every:
     not say is evidence too, so every segment is searched for damage that may hide it.
     ``every``: search them in any case (a settled run is only looked at for its log's health).
     """
-    ours, boot = place.directory_id, place.boot_id
+    ours, boot = place.directory_id or None, place.boot_id
     log = read_evidence(paths, attempt, directory_id=ours, boot_id=boot)
     silent = final and log.receipt is None and log.terminal is None
     if (every or silent) and os.path.lexists(paths.segments_dir(attempt)):

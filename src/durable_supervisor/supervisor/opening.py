@@ -84,6 +84,8 @@ def _judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> None:
             ErrorCode.JOURNAL_MISMATCH, "the journal belongs to another state directory than the run logs"
         )
     if evidence.has_records or lock is LockState.HELD:
+        if header is None:
+            raise _nobodys(paths, attempt)
         raise _needs_recovery(
             ErrorCode.JOURNAL_BEHIND,
             f"the journal is older than its logs: it does not know run {paths.run_id}, attempt {attempt}",
@@ -112,6 +114,18 @@ def _is_empty(path: str) -> bool:
         return True
     except OSError:
         return False
+
+
+def _nobodys(paths: RunPaths, attempt: int) -> SupervisorError:
+    """Its header is gone, and with it the request id: nothing can tell any more which one is spent."""
+    return SupervisorError(
+        ErrorCode.JOURNAL_BEHIND,
+        f"no row knows run {paths.run_id}, attempt {attempt}, and the beginning of its log is damaged",
+        phase=Phase.OPEN,
+        hint="run `durable-supervisor recover`; if that reports it as header_damaged, move its log away: "
+        "you alone can say whether its request may run again",
+        details={"run_id": paths.run_id, "log": paths.log(attempt)},
+    )
 
 
 def _needs_recovery(code: ErrorCode, message: str) -> SupervisorError:

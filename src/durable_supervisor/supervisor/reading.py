@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
@@ -43,6 +44,7 @@ class Reading:
         self._place = place
         self._journal: JournalReader | None = None
         self._rebuilt = False
+        self._from_logs: set[str] = set()  # runs that the journal does not know
         self._lock = threading.Lock()
         self._readers: OrderedDict[tuple[str, int], tuple[LogReader, threading.Lock]] = OrderedDict()
 
@@ -74,7 +76,8 @@ class Reading:
 
     def inspect(self, run: str, *, live: bool = False) -> RunView:
         """The run as it is now; ``live`` adds figures of its running tree."""
-        seen = view(self.row(run), self.evidence_place(), check_log=True)
+        row = self.row(run)
+        seen = view(row, self.evidence_place(row), check_log=True)
         return with_live_figures(seen) if live and seen.state in OPEN_STATES else seen
 
     def list(
@@ -111,10 +114,10 @@ class Reading:
     def paths(self, row: RunRow) -> RunPaths:
         return RunPaths(self._place.runs, row.shard, row.run_id)
 
-    def evidence_place(self) -> Place:
-        """Where the reconciler's readers look."""
-        directory = self._read(meta.directory_id) or ""
-        return Place(self._place.runs, directory, boot_id())
+    def evidence_place(self, row: RunRow | None = None) -> Place:
+        """Where the reconciler's readers look.  A row that came from the logs cannot be foreign to them."""
+        known = None if row is not None and row.run_id in self._from_logs else self._read(meta.directory_id)
+        return Place(self._place.runs, known or "", boot_id())
 
     def _reader(self, row: RunRow) -> tuple[LogReader, threading.Lock]:
         """A reader that remembers where the last page ended, so that the next costs only itself."""
@@ -129,28 +132,41 @@ class Reading:
             return self._readers[key]
 
     def _read(self, work: Callable[..., T]) -> T:
-        return self._open().read(work)
+        # Under the lock as a whole: another thread may find the journal exchanged, and close this one.
+        with self._lock:
+            return self._open().read(work)
 
     def _open(self) -> JournalReader:
-        with self._lock:
-            if self._journal is not None and not self._rebuilt and self._journal.replaced():
-                self._journal.close()
-                self._journal = None
-            if self._journal is None:
-                try:
-                    self._journal, self._rebuilt = JournalReader.open(self._place.journal), False
-                except SupervisorError as error:
-                    if error.code is not ErrorCode.JOURNAL_MISSING:
-                        raise
-                    self._journal, self._rebuilt = rebuild.in_memory(self._place.runs), True
-            return self._journal
+        if self._journal is not None and self._outdated(self._journal):
+            self._journal.close()
+            self._journal = None
+        if self._journal is None:
+            try:
+                self._journal, self._rebuilt = JournalReader.open(self._place.journal), False
+            except SupervisorError as error:
+                if error.code is not ErrorCode.JOURNAL_MISSING:
+                    raise
+                self._journal, self._rebuilt = rebuild.in_memory(self._place.runs), True
+        return self._journal
+
+    def _outdated(self, journal: JournalReader) -> bool:
+        """Exchanged for another, or made since its rows had to be rebuilt."""
+        if not self._rebuilt:
+            return journal.replaced()
+        try:
+            return os.lstat(self._place.journal).st_size > 0
+        except OSError:
+            return False
 
     def _row_from_log(self, run_id: str) -> RunRow | None:
         """A run that the journal has lost (it is older than its logs): its log still tells."""
         if self._rebuilt or find_run(self._place.runs, run_id) is None:
             return None
         with rebuild.in_memory(self._place.runs) as journal:
-            return journal.read(lambda conn: runs.get(conn, run_id))
+            row = journal.read(lambda conn: runs.get(conn, run_id))
+        if row is not None:
+            self._from_logs.add(run_id)
+        return row
 
 
 def _bounded(limit: int) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from ..journal.memory import rebuilt_in_memory
 from ..journal.reader import JournalReader
 from ..journal.recover import RecoveredAttempt, RecoveredRun
 from ..model.events import Kind
+from ..model.ids import RUN_ID_LENGTH
 from ..model.outcome import Outcome
 from ..model.states import RunState
 from ..runlog.evidence import LogEvidence
@@ -38,6 +39,17 @@ def scan(runs_dir: str, *, with_unaccepted: bool = False) -> Iterator[RecoveredR
             found = _run(RunPaths(runs_dir, shard, run_id), shard, newest, with_unaccepted)
             if found is not None:
                 yield found
+
+
+def without_header(runs_dir: str, told: Container[str]) -> Iterator[str]:
+    """Runs not ``told`` of whose logs hold records, but no longer say whose they are."""
+    for shard in list_shards(runs_dir):
+        for run_id, newest in list_runs(runs_dir, shard).items():
+            if run_id in told or len(run_id) != RUN_ID_LENGTH:
+                continue
+            evidence = LogReader(RunPaths(runs_dir, shard, run_id), newest).evidence()
+            if evidence.header is None and evidence.has_records:
+                yield run_id
 
 
 def _run(paths: RunPaths, shard: str, newest: int, with_unaccepted: bool) -> RecoveredRun | None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from ..journal import meta
 from ..journal.connection import Journal
-from ..journal.recover import rebuild
+from ..journal.recover import Conflict, rebuild
 from ..model.errors import ErrorCode, SupervisorError
 from ..model.ids import new_id
 from ..process.failpoints import failpoint
@@ -17,7 +17,7 @@ from ..runlog.paths import RunPaths, list_runs, list_shards
 from ..runlog.reader import LogReader
 from . import state_dir as directory
 from .admission import key_id
-from .rebuild import scan
+from .rebuild import scan, without_header
 from .state_dir import Ownership, StateDir
 
 _UNUSABLE = (ErrorCode.JOURNAL_CORRUPT, ErrorCode.JOURNAL_MISSING)
@@ -50,6 +50,9 @@ async def _rebuild(place: StateDir, journal: Journal) -> dict[str, object]:
     failpoint("recover.adopted")
     report = await journal.write(lambda conn: rebuild(conn, found, now))
     failpoint("recover.rebuilt")
+    told = {*report.added, *report.advanced, *report.kept, *(one.run_id for one in report.conflicts)}
+    lost = await asyncio.to_thread(lambda: list(without_header(place.runs, told)))
+    report.conflicts += [Conflict(run_id, "header_damaged") for run_id in lost]
     return {
         "added": report.added,
         "advanced": report.advanced,

@@ -158,7 +158,10 @@ class ReconcileDocument(Document):
 
 
 class RecoverConflict(Document):
-    """Two logs that claim the same thing; both are kept as they are."""
+    """A log that the journal could not take over: it claims what another has, or lost its header.
+
+    It is kept as it is.
+    """
 
     run_id: RunId
     problem: str

@@ -1,0 +1,506 @@
+"""What happens to the files: locks held by others, damage to logs and journal, open or settled."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor import (
+    Command,
+    ErrorCode,
+    Limits,
+    Observer,
+    RunState,
+    RunView,
+    Supervisor,
+    SupervisorError,
+)
+from durable_supervisor.model.events import Event, Kind
+from tests.contract.hosts import check_error, flip, kill_run, log_of, open_error
+from tests.contract.runs import Runs, check_gapless, open_runs
+
+LOCKER = """
+import sqlite3, sys, time
+conn = sqlite3.connect(sys.argv[1], isolation_level=None)
+conn.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+time.sleep(float(sys.argv[2]))
+conn.execute("ROLLBACK")
+print("let go", flush=True)
+"""
+
+
+class Locker:
+    """Another program that holds the journal's write lock."""
+
+    def __init__(self, state_dir: Path, seconds: float) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", LOCKER, str(state_dir / "journal.db"), str(seconds)],
+            stdout=subprocess.PIPE,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"held\n"
+
+    def __enter__(self) -> Locker:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    @property
+    def held(self) -> bool:
+        return self.process.poll() is None
+
+
+# Another program holds the journal's lock.
+
+
+async def test_a_lock_held_for_six_seconds_loses_nothing(tmp_path: Path, runs: Runs) -> None:
+    """Calls wait for it; reading and running programs do not; no verdict comes from it."""
+    ledger = tmp_path / "ledger"
+    live = await runs.sh("echo ready; read line; exit 3", stdin="open")
+    await runs.printed(live, b"ready\n")
+    with Locker(runs.state_dir, 6) as locker:
+        command = Command(argv=["sh", "-c", 'echo "$1" >> "$2"', "sh", "ran", str(ledger)])
+        starts = [asyncio.ensure_future(runs.sup.start(command, request_id=f"r-{n % 2}")) for n in range(4)]
+        before = time.monotonic()
+        assert (await runs.sup.inspect(live.id)).state is RunState.RUNNING
+        assert len((await runs.sup.list()).runs) == 1
+        await runs.sup.write_stdin(live.id, b"go on\n")
+        final = await runs.wait(live)
+        assert (final.state, final.outcome and final.outcome.code) == (RunState.FINISHED, 3)
+        assert time.monotonic() - before < 3, "reading, controls and the end need no lock"
+        assert locker.held
+        assert not ledger.exists(), "nothing runs before its intent is committed"
+        assert not any(one.done() for one in starts)
+        answers = await asyncio.gather(*starts)
+        assert not locker.held
+    assert len({one.id for one in answers}) == 2
+    for one in answers:
+        await runs.wait(one)
+    assert ledger.read_text() == "ran\nran\n"
+    await runs.sup.reconcile()
+    page = await runs.sup.feed(limit=1000)
+    assert [entry.state for entry in page if entry.run_id == live.id][-1] is RunState.FINISHED
+
+
+async def test_a_lock_held_too_long_is_busy_and_the_id_is_not_spent(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs.sup._journal, "_busy_seconds", 0.5)
+    command = Command(argv=["true"])
+    with Locker(runs.state_dir, 60):
+        with pytest.raises(SupervisorError) as caught:
+            await runs.sup.start(command, request_id="one")
+        check_error(caught.value, ErrorCode.BUSY)
+        assert caught.value.retryable
+        assert (await runs.sup.list()).runs == []
+        assert list((runs.state_dir / "runs").rglob("*.log")) == [], "nothing half-written"
+    run = await runs.sup.start(command, request_id="one")
+    assert (run.admission, run.attempt) == ("new", 1)
+    await runs.wait(run)
+
+
+async def test_opening_waits_for_the_lock_too(state_dir: Path) -> None:
+    async with open_runs(state_dir) as runs:
+        run = await runs.sh("sleep 0.3; exit 4")
+    with Locker(state_dir, 1.5):
+        async with open_runs(state_dir) as runs:
+            final = await runs.wait(run)
+    assert (final.state, final.outcome and final.outcome.code) == (RunState.FINISHED, 4)
+
+
+# Damage to the log of an open run, whose worker is gone.
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 7)
+
+
+def zeros(path: Path) -> None:
+    with open(path, "ab") as file:
+        file.write(bytes(300))
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def missing(path: Path) -> None:
+    path.unlink()
+
+
+def symlink(path: Path) -> None:
+    os.rename(path, path.parent.parent.parent / f"{path.name}.moved")
+    path.symlink_to(path.parent.parent.parent / f"{path.name}.moved")
+
+
+def fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def other_log(path: Path) -> None:
+    """Another run's log under this run's name."""
+    other = next(one for one in sorted(path.parent.glob("*.log")) if one != path and one.stat().st_size > 100)
+    path.unlink()
+    shutil.copy(other, path)
+
+
+def middle_bit(path: Path) -> None:
+    flip(path, path.stat().st_size // 2)
+
+
+def header_bit(path: Path) -> None:
+    flip(path, 40)
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(os.urandom(5000))
+
+
+def untouched(path: Path) -> None:
+    assert path.is_file()
+
+
+DAMAGES: dict[Callable[[Path], None], tuple[set[str], set[str | None]]] = {
+    # damage: (states of an open run, kinds of its log's health once it is settled)
+    untouched: ({"unknown"}, {None}),
+    cut: ({"unknown"}, {None, "damaged"}),
+    zeros: ({"quarantined"}, {"damaged"}),
+    empty: ({"quarantined"}, {"empty"}),
+    missing: ({"quarantined"}, {"missing"}),
+    symlink: ({"quarantined"}, {"not_regular"}),
+    fifo: ({"quarantined"}, {"not_regular"}),
+    folder: ({"quarantined"}, {"not_regular"}),
+    other_log: ({"quarantined"}, {"foreign"}),
+    middle_bit: ({"quarantined"}, {"damaged"}),
+    header_bit: ({"quarantined"}, {"damaged", "foreign", "unreadable"}),
+    garbage: ({"quarantined"}, {"unreadable"}),
+}
+GOOD = 3
+GIVEN = Limits(grace=3)  # what `Runs` starts with
+
+
+async def read_all(seen: Observer, run_id: str) -> list[Event]:
+    """Paged by 3: whatever the damage, paging ends and nothing comes twice."""
+    found: list[Event] = []
+    after = 0
+    while True:
+        page = await seen.events(run_id, after=after, limit=3)
+        found += page.events
+        if page.next_after == after:
+            return found
+        after = page.next_after
+
+
+async def test_damaged_logs_of_open_runs_harm_only_themselves(state_dir: Path) -> None:
+    started: dict[str, RunView] = {}
+    before: dict[str, list[Event]] = {}
+    async with open_runs(state_dir) as runs:
+        for damage in [*DAMAGES, *range(GOOD)]:
+            name = str(damage) if isinstance(damage, int) else damage.__name__
+            run = await runs.sh(
+                "for i in 1 2 3 4 5; do echo line $i; sleep 0.01; done; read line", stdin="open"
+            )
+            await runs.printed(run, b"line 5\n")
+            started[name] = await runs.sup.inspect(run.id)
+            before[name] = await runs.events(run)
+    for damage in DAMAGES:
+        await kill_run(started[damage.__name__])
+        damage(log_of(state_dir, started[damage.__name__].id))
+    opened = time.monotonic()
+    async with open_runs(state_dir) as runs:
+        assert time.monotonic() - opened < 5, "a FIFO is not waited for"
+        for damage, (states, _) in DAMAGES.items():
+            name = damage.__name__
+            seen = await runs.sup.inspect(started[name].id)
+            assert seen.state.value in states, (name, seen.state, seen.reason)
+            assert seen.outcome is None
+            assert seen.reason
+            assert seen.evidence is not None
+            assert not seen.retryable
+            check_kept(name, before[name], await read_all(runs.sup, seen.id))
+            with pytest.raises(SupervisorError) as caught:
+                await runs.sup.wait(seen.id, timeout=1)
+            check_error(caught.value, ErrorCode.OUTCOME_UNKNOWN)
+            same = await runs.sup.start(
+                Command(argv=list(seen.argv), stdin="open"),
+                request_id=seen.request_id,
+                limits=GIVEN,
+            )
+            assert (same.id, same.admission) == (seen.id, "existing"), "never executed again"
+        for number in range(GOOD):
+            good = started[str(number)]
+            assert (await runs.sup.inspect(good.id)).state is RunState.RUNNING
+            await runs.sup.write_stdin(good.id, b"\n")
+            final = await runs.sup.wait(good.id, timeout=10)
+            assert final.state is RunState.FINISHED
+            assert final.log_health is None
+        fresh = await runs.sh("exit 0")
+        assert (await runs.wait(fresh)).state is RunState.FINISHED, "the service is fine"
+    moved = state_dir / f"{log_of(state_dir, started['symlink'].id).name}.moved"
+    assert b"run.unknown" not in moved.read_bytes()
+    assert b"run.quarantined" not in moved.read_bytes(), "a link is never written through"
+
+
+def check_kept(name: str, before: list[Event], after: list[Event]) -> None:
+    if name in ("empty", "missing", "symlink", "fifo", "folder", "other_log", "garbage"):
+        assert not [one for one in after if one.kind == Kind.OUTPUT], f"{name}: not this run's output"
+        return
+    check_gapless(after)
+    kept = {one.seq: one for one in after}
+    lost = [one for one in before if kept.get(one.seq) != one]
+    assert len(lost) <= (0 if name in ("untouched", "zeros", "header_bit") else 1), (name, lost)
+    repairs = [one for one in after if one.kind == Kind.RUN_LOG_REPAIRED]
+    words = [one.kind for one in after if one.kind in (Kind.RUN_UNKNOWN, Kind.RUN_QUARANTINED)]
+    assert len(words) == 1, (name, [one.kind for one in after])
+    tail_damaged = name in ("cut", "zeros")
+    assert len(repairs) == (1 if tail_damaged else 0) or name == "header_bit", name
+
+
+async def test_a_second_look_at_damage_adds_nothing(state_dir: Path) -> None:
+    """Judged at every open, written once."""
+    async with open_runs(state_dir) as runs:
+        run = await runs.sh("echo x; read line", stdin="open")
+        await runs.printed(run, b"x\n")
+        seen = await runs.sup.inspect(run.id)
+    await kill_run(seen)
+    zeros(log_of(state_dir, run.id))
+    sizes, feeds = [], []
+    for _ in range(3):
+        async with open_runs(state_dir) as runs:
+            await runs.sup.reconcile()
+            sizes.append(
+                sum(path.stat().st_size for path in (state_dir / "runs").rglob("*") if path.is_file())
+            )
+            feeds.append(len(await runs.sup.feed(limit=1000)))
+    assert len(set(sizes)) == 1
+    assert len(set(feeds)) == 1
+
+
+async def test_damaged_logs_of_settled_runs_change_no_outcome(state_dir: Path) -> None:
+    ended: dict[str, RunView] = {}
+    before: dict[str, list[Event]] = {}
+    async with open_runs(state_dir) as runs:
+        for damage in [*DAMAGES, *range(GOOD)]:
+            name = str(damage) if isinstance(damage, int) else damage.__name__
+            run = await runs.sh("for i in 1 2 3 4 5; do echo line $i; sleep 0.01; done; exit 7")
+            await runs.wait(run)
+            before[name] = await runs.events(run)
+            ended[name] = await runs.sup.inspect(run.id)
+    # Each is in the journal; else the log would be the only evidence of its end.
+    with sqlite3.connect(state_dir / "journal.db") as conn:
+        assert conn.execute("SELECT DISTINCT state FROM runs").fetchall() == [("finished",)]
+    conn.close()
+    for damage in DAMAGES:
+        damage(log_of(state_dir, ended[damage.__name__].id))
+    async with open_runs(state_dir) as runs:
+        await runs.sup.reconcile()
+        for name, was in ended.items():
+            seen = await runs.sup.inspect(was.id)
+            assert (seen.state, seen.outcome, seen.receipt) == (was.state, was.outcome, was.receipt), name
+            assert (await runs.sup.wait(was.id, timeout=1)).outcome == was.outcome
+            events = await read_all(runs.sup, was.id)
+            assert [one.seq for one in events] == sorted({one.seq for one in events})
+            again = {one.seq: one for one in events if one.kind != Kind.OUTPUT_DROPPED}
+            assert all(again[one.seq] == one for one in before[name] if one.seq in again), name
+        for damage, (_, healths) in DAMAGES.items():
+            seen = await runs.sup.inspect(ended[damage.__name__].id)
+            health = None if seen.log_health is None else seen.log_health["status"]
+            assert health in healths, (damage.__name__, seen.log_health)
+        for number in range(GOOD):
+            assert (await runs.sup.inspect(ended[str(number)].id)).log_health is None
+
+
+# Damage under a live worker.
+
+
+async def test_a_log_cut_under_its_living_writer_still_gets_its_receipt(runs: Runs) -> None:
+    run = await runs.sh("echo one; read line; echo two; exit 5", stdin="open")
+    await runs.printed(run, b"one\n")
+    cut(log_of(runs.state_dir, run.id))
+    await runs.sup.write_stdin(run.id, b"\n")
+    final = await runs.wait(run)
+    assert final.state is RunState.FINISHED
+    assert final.outcome is not None
+    assert final.outcome.code == 5
+    events = await runs.events(run)
+    check_gapless(events)
+    assert b"two\n" in [one.data for one in events]
+
+
+@pytest.mark.parametrize("how", [missing, symlink, fifo])
+async def test_a_log_taken_away_under_its_living_writer(
+    runs: Runs, marker: object, how: Callable[[Path], None]
+) -> None:
+    """A tmp cleaner: quarantined, since its end can no longer be told; never executed a second time."""
+    run = await runs.sh(f"echo one; sleep {marker}", stdin="open")
+    await runs.printed(run, b"one\n")
+    seen = await runs.sup.inspect(run.id)
+    how(log_of(runs.state_dir, run.id))
+    await runs.sup.reconcile()
+    now = await runs.sup.inspect(run.id)
+    assert now.state is RunState.QUARANTINED
+    same = await runs.sup.start(
+        Command(argv=list(seen.argv), stdin="open"), request_id=run.request_id, limits=GIVEN
+    )
+    assert (same.id, same.attempt) == (run.id, 1)
+    await kill_run(seen)
+
+
+async def test_one_bit_in_a_records_length_does_not_hide_the_receipt_behind_it(state_dir: Path) -> None:
+    """No supervisor has folded the receipt: the log is all there is."""
+    async with open_runs(state_dir) as runs:
+        run = await runs.sh("echo one; read line; echo two; exit 6", stdin="open")
+        await runs.printed(run, b"one\n")
+    path = log_of(state_dir, run.id)
+    async with Observer.open(state_dir) as seen:
+        await seen.write_stdin(run.id, b"\n")
+        final = await seen.wait(run.id, timeout=10)
+        assert final.outcome is not None
+        assert final.outcome.code == 6
+    whole = path.read_bytes()
+    spot = whole.index(b"one\n")
+    tried = 0
+    for offset in range(spot - 120, spot, 3):  # the header of that record: its length is among these bytes
+        path.write_bytes(whole)
+        flip(path, offset)
+        async with Observer.open(state_dir) as seen:
+            final = await seen.inspect(run.id)
+            assert final.outcome is not None, offset
+            assert final.outcome.code == 6, "a valid receipt counts"
+            assert final.log_health is not None, "the damage is told"
+            assert final.log_health["status"] == "damaged"
+            events = await read_all(seen, run.id)
+            check_gapless(events)
+            assert b"two\n" in [one.data for one in events]
+        tried += 1
+    assert tried > 10
+    async with Supervisor.open(state_dir) as sup:
+        final = await sup.inspect(run.id)
+        assert final.outcome is not None
+        assert (final.state, final.outcome.code) == (RunState.FINISHED, 6)
+        assert final.log_health is not None
+
+
+# The journal itself.
+
+
+@pytest.mark.parametrize("what", ["garbage", "cut", "other", "page"])
+async def test_a_corrupt_journal_starts_nothing_and_is_kept(state_dir: Path, what: str) -> None:
+    async with open_runs(state_dir) as runs:
+        run = await runs.sh("exit 7")
+        await runs.wait(run)
+    path = state_dir / "journal.db"
+    match what:
+        case "garbage":
+            path.write_bytes(b"no database at all " * 500)
+        case "cut":
+            os.truncate(path, 5000)
+        case "other":
+            path.unlink()
+            with sqlite3.connect(path) as conn:
+                conn.execute("CREATE TABLE theirs (x)")
+            conn.close()
+        case "page":
+            content = path.read_bytes()
+            path.write_bytes(content[:4096] + os.urandom(4096 * 3) + content[4096 * 4 :])
+    before = path.read_bytes()
+    error = await open_error(state_dir, ErrorCode.JOURNAL_CORRUPT)
+    assert "recover" in error.hint
+    assert path.read_bytes() == before
+    report = await Supervisor.recover(state_dir)
+    assert report["added"] == [run.id]
+    aside = Path(str(report["old_journal"]))
+    assert aside.read_bytes() == before, "kept aside, not thrown away"
+    async with open_runs(state_dir) as runs:
+        final = await runs.sup.inspect(run.id)
+        assert final.outcome is not None
+        assert final.outcome.code == 7
+
+
+async def test_a_fifo_or_directory_in_the_journals_place_is_refused(state_dir: Path) -> None:
+    for make in (os.mkfifo, os.mkdir):
+        make(state_dir / "journal.db")
+        async with asyncio.timeout(10):
+            await open_error(state_dir, ErrorCode.STATE_DIR_REFUSED)
+        path = state_dir / "journal.db"
+        path.rmdir() if path.is_dir() else path.unlink()
+    async with open_runs(state_dir) as runs:
+        await runs.wait(await runs.sh("exit 0"))
+
+
+async def test_a_stale_wal_of_a_deleted_journal_is_never_replayed(state_dir: Path) -> None:
+    """A new directory's journal must not take up what another one had left behind."""
+    async with Supervisor.open(state_dir) as sup:
+        run = await sup.start(Command(argv=["true"]))
+        await sup.wait(run.id, timeout=10)
+        copies = {name: (state_dir / name).read_bytes() for name in ("journal.db-wal", "journal.db-shm")}
+    assert copies["journal.db-wal"]
+    shutil.rmtree(state_dir / "runs")
+    (state_dir / "journal.db").unlink()
+    for name, content in copies.items():
+        (state_dir / name).write_bytes(content)
+    async with Supervisor.open(state_dir) as sup:
+        assert (await sup.list()).runs == []
+
+
+async def test_settled_runs_need_their_log_for_nothing(state_dir: Path) -> None:
+    """Logs thrown away by hand: outcomes stay in the journal, and a repeated id gets its run."""
+    async with open_runs(state_dir) as runs:
+        run = await runs.sup.start(Command(argv=["sh", "-c", "exit 9"]), request_id="kept")
+        await runs.wait(run)
+    shutil.rmtree(state_dir / "runs")
+    async with open_runs(state_dir) as runs:
+        same = await runs.sup.start(Command(argv=["sh", "-c", "exit 9"]), request_id="kept")
+        assert (same.id, same.state, same.admission) == (run.id, RunState.FINISHED, "existing")
+        seen = await runs.sup.inspect(run.id)
+        assert seen.outcome is not None
+        assert seen.outcome.code == 9
+        assert seen.log_health == {"status": "missing"}
+        page = await runs.sup.events(run.id)
+        assert page.events == []
+        fresh = await runs.sh("echo fresh")
+        await runs.wait(fresh)
+        assert await runs.output(fresh) == b"fresh\n"
+
+
+async def test_files_that_are_none_of_ours_are_left_alone(state_dir: Path) -> None:
+    async with open_runs(state_dir) as runs:
+        await runs.wait(await runs.sh("exit 0"))
+    strange = [
+        "runs/note.txt",
+        "runs/zzzz/x.a1.log",
+        "runs/0000/../0000/README",
+        "runs/0000/.a1.log",
+        "extra",
+    ]
+    for name in strange:
+        path = state_dir / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    (state_dir / "runs" / "0000" / "dangling.a1.log").symlink_to("nowhere")
+    os.mkfifo(state_dir / "runs" / "0000" / "0123456789abcdef.a1.log")
+    async with asyncio.timeout(10):
+        async with open_runs(state_dir) as runs:
+            await runs.wait(await runs.sh("exit 0"))
+            assert len((await runs.sup.list()).runs) == 2
+    assert all((state_dir / name).read_text() == "mine" for name in strange)
