@@ -25,8 +25,15 @@ TICKS = "i=0; while [ $i -lt 600 ]; do i=$((i+1)); echo tick $i; sleep 0.1; done
 
 def worker_of(host: Host, run: str) -> ProcessIdentity:
     """The run's worker, once it is on record."""
-    seen = eventually(lambda: host.ask("inspect", run=run)["worker"])
-    return ProcessIdentity.from_dict(seen)
+
+
+    def look() -> Any:
+        try:
+            return host.ask("inspect", run=run)["worker"]
+        except Refused:
+            return None  # its log is there before its row
+
+    return ProcessIdentity.from_dict(eventually(look))
 
 
 def kill_and_see(identity: ProcessIdentity) -> None:

@@ -1,0 +1,409 @@
+"""Journals, logs and identities that are lost, old, damaged or somebody else's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor import Command, RunState, Supervisor, SupervisorError
+from durable_supervisor.journal import runs
+from durable_supervisor.journal.connection import Journal
+from durable_supervisor.model.errors import ErrorCode
+from durable_supervisor.model.events import Kind
+from durable_supervisor.model.identity import ProcessIdentity
+from durable_supervisor.process.clock import Clock
+from durable_supervisor.process.identity import read_identity, read_stat
+from durable_supervisor.runlog.create import create_log
+from durable_supervisor.runlog.paths import RunPaths
+from durable_supervisor.runlog.reader import LogReader
+from durable_supervisor.runlog.writer import LogWriter
+from tests.crash.harness import Host, Refused, assert_nothing_left, logs
+from tests.crash.test_life import kill_and_see, worker_of
+from tests.crash.world import World, check_guarantees, gapless, settle
+from tests.support import eventually, running
+
+
+def requests(world: World, count: int) -> list[World]:
+    """Worlds in the same directory, each with a request of its own that goes on until the gate opens."""
+    found = []
+    for number in range(1, count + 1):
+        request_id = f"r-{number}"
+        argv = world.ledger.waiting(request_id)
+        found.append(World(world.state_dir, world.ledger, argv, request_id=request_id))
+    return found
+
+
+def start_all(host: Host, worlds: list[World]) -> list[str]:
+    return [host.start(one.argv, one.request_id) for one in worlds]
+
+
+async def refused_to_open(world: World, code: ErrorCode) -> None:
+    with pytest.raises(SupervisorError) as caught:
+        await Supervisor.open(world.state_dir)
+    assert caught.value.code is code
+    assert "recover" in caught.value.hint
+
+
+async def each_answers_with_its_run(worlds: list[World], ids: list[str]) -> None:
+    """No id executes again, and each is still known as what it was."""
+    async with Supervisor.open(worlds[0].state_dir) as sup:
+        for one, run in zip(worlds, ids, strict=True):
+            again = await one.send(sup)
+            assert (again.id, again.admission) == (run, "existing")
+            assert one.ledger.begun(one.request_id) == 1
+
+
+def backup(journal: Path, to: Path) -> None:
+    """A proper copy of a live journal, through SQLite."""
+    with sqlite3.connect(journal) as source, sqlite3.connect(to) as target:
+        source.backup(target)
+    source.close()
+    target.close()
+
+
+def restore(journal: Path, copy: Path) -> None:
+    for suffix in ("-wal", "-shm"):
+        Path(f"{journal}{suffix}").unlink(missing_ok=True)
+    shutil.copy(copy, journal)
+
+
+async def test_the_journal_is_deleted_under_live_runs(world: World) -> None:
+    worlds = requests(world, 2)
+    with world.host() as host:
+        host.opened()
+        ids = start_all(host, worlds)
+        eventually(lambda: len(world.ledger.lines()) == 2)
+        world.journal.unlink()
+        for one in worlds:
+            with pytest.raises(Refused) as caught:
+                host.start(one.argv, one.request_id)
+            assert caught.value.code == "JOURNAL_MISSING"
+        host.kill()
+    await refused_to_open(world, ErrorCode.JOURNAL_MISSING)
+    for suffix in ("-wal", "-shm"):
+        Path(f"{world.journal}{suffix}").unlink(missing_ok=True)
+    await refused_to_open(world, ErrorCode.JOURNAL_MISSING)
+    assert len(world.ledger.lines()) == 2
+    report = await Supervisor.recover(world.state_dir)
+    assert sorted(report["added"]) == sorted(ids)  # type: ignore[call-overload]
+    await each_answers_with_its_run(worlds, ids)
+    world.ledger.open_gate()
+    for one in worlds:
+        eventually(lambda one=one: world.ledger.ended(one.request_id) == 5)  # type: ignore[misc]
+    for one in worlds:
+        await check_guarantees(one, ["finished"])
+
+
+async def test_an_old_journal_is_restored(world: World, tmp_path: Path) -> None:
+    worlds = requests(world, 3)
+    with world.host() as host:
+        host.opened()
+        ids = start_all(host, worlds[:1])
+        backup(world.journal, tmp_path / "old.db")
+        ids += start_all(host, worlds[1:])
+        eventually(lambda: len(world.ledger.lines()) == 3)
+        host.kill()
+    restore(world.journal, tmp_path / "old.db")
+    await refused_to_open(world, ErrorCode.JOURNAL_BEHIND)
+    with world.host() as host, pytest.raises(Refused) as caught:
+        host.opened()
+    assert caught.value.code == "JOURNAL_BEHIND"
+    report = await Supervisor.recover(world.state_dir)
+    assert sorted(report["added"]) == sorted(ids[1:])  # type: ignore[call-overload]
+    await each_answers_with_its_run(worlds, ids)
+    world.ledger.open_gate()
+    for one in worlds:
+        eventually(lambda one=one: world.ledger.ended(one.request_id) == 5)  # type: ignore[misc]
+    for one in worlds:
+        await check_guarantees(one, ["finished"])
+
+
+async def test_a_restored_journal_has_missed_the_ends_of_its_runs(world: World, tmp_path: Path) -> None:
+    """Not behind on any run: what it has missed is folded anew, and nothing is told differently."""
+    [one] = requests(world, 1)
+    with world.host() as host:
+        host.opened()
+        [run] = start_all(host, [one])
+        backup(world.journal, tmp_path / "old.db")
+        world.ledger.open_gate()
+        before = host.ask("wait", run=run)
+        host.leave()
+    restore(world.journal, tmp_path / "old.db")
+    found = await check_guarantees(one, ["finished"])
+    assert found is not None
+    assert (found.id, found.receipt) == (run, before["receipt"])
+
+
+@pytest.mark.parametrize("later_runs", [False, True])
+async def test_a_restored_journal_has_missed_a_second_attempt(
+    world: World, tmp_path: Path, later_runs: bool
+) -> None:
+    """Its row says retryable, its log says that it ran.  ``later_runs``: far from the newest logs."""
+    tool = tmp_path / "tool"
+    world.argv = [str(tool), "r-1"]
+    async with Supervisor.open(world.state_dir) as sup:
+        first = await world.send(sup)
+        assert first.state is RunState.NOT_STARTED
+    if later_runs:
+        await add_row_with_serial(world, 5000)
+    backup(world.journal, tmp_path / "old.db")
+    tool.write_text(f'#!/bin/sh\necho "begin $1 $$" >> "{world.ledger.path}"; echo "end $1 5" >> '
+                    f'"{world.ledger.path}"; exit 5\n')
+    tool.chmod(0o700)
+    async with Supervisor.open(world.state_dir) as sup:
+        assert (await sup.wait((await world.send(sup)).id, timeout=20)).attempt == 2
+    restore(world.journal, tmp_path / "old.db")
+    with pytest.raises(SupervisorError) as caught:
+        async with Supervisor.open(world.state_dir) as sup:  # refused here, or where the log is in the way
+            await world.send(sup)
+    assert caught.value.code is ErrorCode.JOURNAL_BEHIND
+    await Supervisor.recover(world.state_dir)
+    found = await check_guarantees(world, ["finished"])
+    assert found is not None
+    assert (found.id, found.attempt) == (first.id, 2)
+    assert world.ledger.begun("r-1") == 1
+
+
+async def add_row_with_serial(world: World, serial: int) -> None:
+    """A settled run of long after, so that the next ones go into another shard."""
+    async with await Journal.open(world.journal) as journal:
+        def insert(conn: sqlite3.Connection) -> None:
+            columns = [row[1] for row in conn.execute("PRAGMA table_info(runs)")]
+            changed = {"serial": "?", "run_id": "'later'", "request_id": "'later'", "shard": "'0004'"}
+            values = ", ".join(changed.get(name, name) for name in columns)
+            conn.execute(f"INSERT INTO runs SELECT {values} FROM runs WHERE serial = 1", (serial,))
+
+        await journal.write(insert)
+
+
+async def test_an_unaccepted_second_attempt_of_an_old_run_is_no_obstacle(
+    world: World, tmp_path: Path
+) -> None:
+    """The host died between the log and the intent, in a shard that no opening looks at."""
+    tool = tmp_path / "tool"
+    world.argv = [str(tool), "r-1"]
+    async with Supervisor.open(world.state_dir) as sup:
+        first = await world.send(sup)
+    await add_row_with_serial(world, 5000)
+    with world.host("start.log_created=kill") as host:
+        host.opened()
+        host.tell("start", argv=world.argv, request_id="r-1")
+        host.died()
+    tool.write_text(f'#!/bin/sh\necho "begin $1 $$" >> "{world.ledger.path}"; exit 5\n')
+    tool.chmod(0o700)
+    async with Supervisor.open(world.state_dir) as sup:
+        again = await world.send(sup)
+        assert (again.id, again.attempt) == (first.id, 2)
+        final = await sup.wait(again.id, timeout=20)
+        assert final.outcome is not None
+        assert final.outcome.code == 5
+        await gapless(sup, again.id)
+    assert world.ledger.begun("r-1") == 1
+
+
+async def test_a_live_runs_log_is_unlinked(world: World) -> None:
+    [one] = requests(world, 1)
+    with world.host() as host:
+        host.opened()
+        [run] = start_all(host, [one])
+        eventually(lambda: world.ledger.begun("r-1"))
+        [log] = logs(world.state_dir)
+        log.unlink()
+        host.ask("reconcile")
+        seen = host.ask("inspect", run=run)
+        assert (seen["state"], seen["reason"]) == ("quarantined", "log_missing")
+        assert (seen["retryable"], seen["outcome"]) == (False, None)
+        again = host.ask("start", argv=one.argv, request_id="r-1")
+        assert (again["run_id"], again["state"]) == (run, "quarantined")
+        host.kill()
+    async with Supervisor.open(world.state_dir) as sup:
+        again = await one.send(sup)
+        assert (again.id, again.state) == (run, RunState.QUARANTINED)
+        world.ledger.open_gate()
+        eventually(lambda: world.ledger.ended("r-1") == 5)
+        assert world.ledger.begun("r-1") == 1
+        settled = await sup.resolve(run, "accept", note="a cleaner took its log")
+        assert settled.state is RunState.UNKNOWN
+        assert (await one.send(sup)).admission == "existing"
+        assert logs(world.state_dir) == []  # reconcile never makes a log
+    assert world.ledger.begun("r-1") == 1
+    assert_nothing_left(world.state_dir)
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has nothing to do with any run."""
+    process = subprocess.Popen(["sleep", "3131"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+async def test_a_reused_pid_is_never_touched(world: World, stranger: subprocess.Popen[bytes]) -> None:
+    [one] = requests(world, 1)
+    with world.host() as host:
+        host.opened()
+        [run] = start_all(host, [one])
+        worker = worker_of(host, run)
+        eventually(lambda: world.ledger.begun("r-1"))
+        host.kill()
+    kill_and_see(worker)
+    real = read_identity(stranger.pid)
+    assert real is not None
+    put_program(logs(world.state_dir)[0], ProcessIdentity.from_dict(
+        real.to_dict() | {"start_ticks": real.start_ticks - 1}
+    ))
+    async with Supervisor.open(world.state_dir) as sup:
+        seen = await sup.inspect(run)
+        assert (seen.state, seen.reason) == (RunState.UNKNOWN, "identity_mismatch")
+        assert seen.evidence is not None
+        assert seen.evidence["program"]["mismatch"]["start_ticks"] == real.start_ticks  # type: ignore[index]
+        assert (await sup.stop(run)).result == "already_ended"
+        await sup.resolve(run, "kill")
+        assert (await one.send(sup)).id == run
+    assert running(stranger.pid)
+    world.ledger.open_gate()
+    assert_nothing_left(world.state_dir)
+
+
+def put_program(log: Path, program: ProcessIdentity) -> None:
+    """Write the log anew, with another program in it: the same records, by the product's own writer."""
+    run_id, attempt = log.name.split(".")[0], 1
+    paths = RunPaths(str(log.parent.parent), log.parent.name, run_id)
+    reader = LogReader(paths, attempt)
+    header, events = reader.evidence().header, reader.page(0, 1000).events
+    assert header is not None
+    log.unlink()
+    fd = create_log(paths, header)
+    writer = LogWriter(
+        fd, paths, header, segment_bytes=1 << 20, stdout_cap=1 << 20, stderr_cap=1 << 20, truncate=True,
+        clock=Clock(),
+    )  # fmt: skip
+    for event in events:
+        if event.kind == Kind.OUTPUT:
+            writer.append_output(str(event.stream), event.data)
+        else:
+            spawned = {"identity": program.to_dict()} if event.kind == Kind.PROGRAM_SPAWNED else {}
+            writer.append(event.kind, event.detail | spawned)
+    writer.flush()
+    writer.close()
+
+
+@pytest.mark.parametrize("step", ["reconcile.judged", "reconcile.before_fold"])
+async def test_a_reconciler_stands_still_while_the_run_ends(world: World, step: str) -> None:
+    """What it had decided is old when it goes on: the end stands, once."""
+    [one] = requests(world, 1)
+    with world.host(f"{step}=pause") as host:
+        host.opened()
+        host.tell("start", argv=one.argv, request_id="r-1")
+        eventually(lambda: world.ledger.begun("r-1"))
+        eventually(lambda: (stat := read_stat(host.pid)) is not None and stat.state == "T")
+        world.ledger.open_gate()
+        eventually(lambda: world.ledger.ended("r-1") == 5)
+        assert_nothing_left(world.state_dir)  # the worker has written its receipt and gone
+        os.kill(host.pid, signal.SIGCONT)
+        run = host.ask("start", argv=one.argv, request_id="r-1")["run_id"]
+        final = host.ask("wait", run=run)
+        assert (final["outcome"]["kind"], final["outcome"]["code"]) == ("exited", 5)
+        host.leave()
+    await check_guarantees(one, ["finished"])
+    async with Supervisor.open(world.state_dir) as sup:
+        states = [entry.state for entry in await sup.feed() if entry.run_id == run]
+        assert states.count(RunState.FINISHED) == 1
+        assert states[-1] is RunState.FINISHED
+
+
+async def test_one_damaged_log_harms_only_its_own_run(world: World) -> None:
+    worlds = requests(world, 3)
+    quick = [World(world.state_dir, world.ledger, world.ledger.program(f"q-{n}"), request_id=f"q-{n}")
+             for n in range(11)]  # fmt: skip
+    with world.host() as host:
+        host.opened()
+        ids = start_all(host, quick)
+        for run in ids:
+            host.ask("wait", run=run)
+        lost, alive, other = start_all(host, worlds)
+        worker = worker_of(host, lost)
+        eventually(lambda: len(world.ledger.lines()) == 22 + 3)
+        host.kill()
+    kill_and_see(worker)
+    for run in (ids[5], lost):
+        [log] = [path for path in logs(world.state_dir) if path.name.startswith(run)]
+        flip(log)
+    async with Supervisor.open(world.state_dir) as sup:
+        seen = await sup.inspect(lost)
+        assert (seen.state, seen.reason) == (RunState.QUARANTINED, "log_corrupt")
+        assert seen.log_health is not None
+        settled = await sup.inspect(ids[5])
+        assert settled.state is RunState.FINISHED
+        assert settled.outcome is not None
+        assert settled.outcome.code == 5
+        assert settled.log_health is not None
+        for run in ids[:5] + ids[6:]:
+            view = await sup.inspect(run)
+            assert (view.state, view.log_health) == (RunState.FINISHED, None)
+            await gapless(sup, run)
+        for run in (alive, other):
+            assert (await sup.inspect(run)).state is RunState.RUNNING
+        fresh = await sup.start(Command(argv=["true"]))
+        assert (await sup.wait(fresh.id, timeout=20)).state is RunState.FINISHED
+        world.ledger.open_gate()
+        for run in (alive, other):
+            assert (await sup.wait(run, timeout=20)).state is RunState.FINISHED
+        await settle(sup, lost, kill=True)
+    for one in (worlds[0], quick[5]):
+        assert one.ledger.begun(one.request_id) == 1
+        await check_guarantees(one, ["unknown", "finished"])
+
+
+def flip(log: Path) -> None:
+    """One bit, in the middle of the records."""
+    data = bytearray(log.read_bytes())
+    data[len(data) * 2 // 3] ^= 0x10
+    log.write_bytes(data)
+
+
+async def test_five_thousand_runs_of_another_boot_are_unknown_at_once(world: World, tmp_path: Path) -> None:
+    world.argv = world.ledger.program("r-1")
+    async with Supervisor.open(world.state_dir) as sup:
+        first = await world.send(sup)
+        await sup.wait(first.id, timeout=20)
+    await many_open_rows(world, 5000)
+    began, used = time.monotonic(), time.process_time()
+    async with Supervisor.open(world.state_dir) as sup:
+        took, used = time.monotonic() - began, time.process_time() - used
+        unknown = await sup.list(limit=10_000, states=[RunState.UNKNOWN])
+        assert len(unknown.runs) == 5000
+        assert {run.reason for run in unknown.runs} == {"log_missing"}
+        assert not any(run.retryable for run in unknown.runs)
+        assert (await sup.inspect(first.id)).state is RunState.FINISHED
+    assert used < 1.5, (used, took)  # of this process; the wall also counts what else the machine does
+    assert took < 10, (used, took)
+
+
+async def many_open_rows(world: World, count: int) -> None:
+    async with await Journal.open(world.journal) as journal:
+        row = await journal.read(lambda conn: runs.find_request(conn, "local", "r-1"))
+        assert row is not None
+
+        def insert(conn: sqlite3.Connection) -> None:
+            columns = [one[1] for one in conn.execute("PRAGMA table_info(runs)")]
+            fresh = {
+                "serial": "?1", "run_id": "?2", "request_id": "?2", "state": "'running'", "outcome": "NULL",
+                "receipt": "NULL", "reason": "NULL", "evidence": "NULL", "boot_id": "'another-boot'",
+            }  # fmt: skip
+            values = ", ".join(fresh.get(name, name) for name in columns)
+            conn.executemany(
+                f"INSERT INTO runs SELECT {values} FROM runs WHERE serial = 1",
+                [(number, f"r{number:015d}") for number in range(2, count + 2)],
+            )
+
+        await journal.write(insert)
