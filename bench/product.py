@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from durable_supervisor import Command, Limits, OutcomeKind, RunState, RunView, Supervisor
+from durable_supervisor.journal.rows import Admission
 
 from .baselines import TRUE
 
@@ -74,13 +75,13 @@ class CommitClock:
 
     def __init__(self, sup: Supervisor) -> None:
         self.at = 0.0
-        dispatcher = sup._dispatcher
-        commit: Callable[..., Awaitable[Any]] = dispatcher._commit
+        write: Callable[..., Awaitable[Any]] = sup._journal.write
 
-        async def timed(*args: Any) -> Any:
-            answer = await commit(*args)
-            self.at = time.perf_counter()
+        async def timed(*args: Any, **kwargs: Any) -> Any:
+            answer = await write(*args, **kwargs)
+            if isinstance(answer, Admission):
+                self.at = time.perf_counter()
             return answer
 
         # On this one object: no public call tells of the moment between call and answer.
-        vars(dispatcher)["_commit"] = timed
+        vars(sup._journal)["write"] = timed

@@ -7,7 +7,7 @@ import time
 from durable_supervisor import Command
 
 from ..baselines import TRUE, Baselines
-from ..model import Context, Row
+from ..model import Context, NotMeasured, Row
 from ..product import CommitClock, check_success, supervisor, warm_up
 from ..stats import median, p99, timing
 
@@ -24,9 +24,12 @@ async def measure(ctx: Context) -> list[Row]:
             await warm_up(sup)
             for _ in range(ctx.size(300, 40)):
                 base.sample()
+                clock.at = 0.0
                 begin = time.perf_counter()
                 run = await sup.start(Command(argv=[TRUE]))
                 now = time.perf_counter()
+                if not clock.at:
+                    raise NotMeasured("the commit of the intent was not seen")
                 acked.append(clock.at - begin)
                 released.append(now - begin)
                 check_success(await sup.wait(run.id))  # the next one starts on an idle machine
