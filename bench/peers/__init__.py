@@ -70,4 +70,6 @@ def _as_nobody() -> list[str]:
     setpriv = shutil.which("setpriv")
     if setpriv is None:
         raise NotMeasured("it refuses to run as root, and setpriv is not there")
-    return [setpriv, f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
+    # This Python may lie in root's home: to be read there is all that is kept of root.
+    kept = [f"--{kind}-caps=-all,+dac_read_search" for kind in ("inh", "ambient")]
+    return [setpriv, f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", *kept]
