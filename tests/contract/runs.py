@@ -13,6 +13,7 @@ from typing import Any
 
 from durable_supervisor import Command, Limits, Supervisor
 from durable_supervisor.model.events import Event, Kind
+from durable_supervisor.model.identity import ProcessIdentity
 from durable_supervisor.reconcile.view import RunView
 from durable_supervisor.supervisor.answers import Run
 from tests.support import eventually, eventually_async
@@ -51,6 +52,15 @@ def _cmdline(pid: int) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+def state_of(pid: int) -> str:
+    """The state letter of /proc/<pid>/stat, or nothing."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 class Runs:
@@ -117,6 +127,14 @@ class Runs:
         seen = await self.wait(run)
         assert seen.receipt is not None
         return seen.receipt
+
+    async def worker(self, run_id: str) -> ProcessIdentity:
+        """The worker's identity, once it is logged."""
+
+        async def logged() -> dict[str, object] | None:
+            return (await self.sup.inspect(run_id)).worker
+
+        return ProcessIdentity.from_dict(await eventually_async(logged))
 
     def log_bytes(self) -> bytes:
         """Everything in every file of the state directory."""

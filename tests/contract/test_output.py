@@ -85,7 +85,7 @@ async def test_a_line_of_five_megabytes(runs: Runs) -> None:
     check_gapless(await runs.events(run))
 
 
-@pytest.mark.parametrize("data", [b"no newline", EVERY_BYTE, TERMINAL, b"\0", b"\n\n", b"\r", b"\xff" * 70_000])
+@pytest.mark.parametrize("data", [b"no newline", EVERY_BYTE, TERMINAL, b"\0", b"\n\n", b"\xff" * 70_000])
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 async def test_bytes_are_stored_exactly(runs: Runs, data: bytes, stream: str) -> None:
     fd = {"stdout": 1, "stderr": 2}[stream]
@@ -158,7 +158,7 @@ async def test_a_pipe_held_from_outside_is_reported_as_incomplete(runs: Runs) ->
 @settings(max_examples=12)
 @given(
     pieces=st.lists(
-        st.tuples(st.sampled_from([1, 2]), st.one_of(st.binary(max_size=40), st.text(max_size=20).map(str.encode))),
+        st.tuples(st.sampled_from([1, 2]), st.binary(max_size=40) | st.text(max_size=20).map(str.encode)),
         max_size=12,
     )
 )

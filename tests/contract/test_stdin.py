@@ -115,7 +115,7 @@ async def test_writes_that_nobody_can_read_are_refused(runs: Runs, marker: Marke
     gone(marker)
 
 
-async def test_a_full_pipe_keeps_the_writer_waiting_and_the_worker_serving(runs: Runs, marker: Marker) -> None:
+async def test_a_full_pipe_makes_the_writer_wait_and_nobody_else(runs: Runs, marker: Marker) -> None:
     run = await runs.sh(f"sleep {marker}; :", stdin="open")
     appear(marker, 2)
     writing = asyncio.create_task(runs.sup.write_stdin(run.id, b"w" * MIB))

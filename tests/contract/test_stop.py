@@ -12,13 +12,12 @@ import pytest
 
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.events import Kind
-from durable_supervisor.model.identity import ProcessIdentity
 from durable_supervisor.model.outcome import Outcome, OutcomeKind
 from durable_supervisor.model.states import RunState
 from durable_supervisor.process.signals import signal_process
 from durable_supervisor.supervisor.observer import Observer
-from tests.contract.runs import Marker, Runs, appear, gone, open_runs
-from tests.support import eventually
+from tests.contract.runs import Marker, Runs, appear, gone, open_runs, state_of
+from tests.support import eventually, eventually_async
 
 DAEMON = """
 import os, sys
@@ -172,19 +171,17 @@ async def test_a_stop_of_leftovers_does_not_change_the_outcome(runs: Runs, marke
     assert (await runs.receipt(run))["stop"] is None
 
 
-async def test_a_stop_during_the_start(
-    runs: Runs, marker: Marker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def first_id(obs: Observer) -> str:
+    return "".join(one.id for one in (await obs.list()).runs)
+
+
+async def test_a_stop_during_the_start(runs: Runs, marker: Marker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker stands still with its program forked and not released; the stop waits for it."""
     monkeypatch.setenv("DURABLE_SUPERVISOR_FAILPOINTS", "worker.spawned=pause")
     starting = asyncio.create_task(runs.sh(f"sleep {marker}"))
     async with Observer.open(runs.state_dir) as obs:
-        while not (found := (await obs.list()).runs):
-            await asyncio.sleep(0.01)
-        run_id = found[0].id
-        while (await obs.inspect(run_id)).worker is None:
-            await asyncio.sleep(0.01)
-        worker = ProcessIdentity.from_dict((await obs.inspect(run_id)).worker or {})
+        run_id = await eventually_async(lambda: first_id(obs))
+        worker = await runs.worker(run_id)
         eventually(lambda: state_of(worker.pid) == "T")
         stopping = asyncio.create_task(obs.stop(run_id, timeout=20))
         await asyncio.sleep(0)
@@ -212,7 +209,7 @@ async def test_a_stopped_worker_is_not_confirmed_and_not_dead(runs: Runs, marker
     appear(marker, 1)
     # Its socket is there: the kernel takes the connection, and nobody answers.
     await runs.sup.signal(run.id, signal.SIGCONT)
-    worker = ProcessIdentity.from_dict((await runs.sup.inspect(run.id)).worker or {})
+    worker = await runs.worker(run.id)
     signal_process(worker, signal.SIGSTOP)
     with pytest.raises(SupervisorError) as caught:
         await runs.sup.stop(run.id, timeout=0.4)
@@ -230,7 +227,7 @@ async def test_a_stopped_worker_is_not_confirmed_and_not_dead(runs: Runs, marker
 async def test_a_terminated_worker_stops_its_run_and_says_so(runs: Runs, marker: Marker) -> None:
     run = await runs.sh(f"sleep {marker} & sleep {marker}")
     appear(marker, 3)
-    worker = ProcessIdentity.from_dict((await runs.sup.inspect(run.id)).worker or {})
+    worker = await runs.worker(run.id)
     signal_process(worker, signal.SIGTERM)
     receipt = await runs.receipt(run)
     gone(marker)
@@ -289,12 +286,3 @@ async def test_a_tree_that_outlives_its_leader_can_be_timed_out(runs: Runs, mark
     receipt = await runs.receipt(run)
     gone(marker)
     assert receipt["outcome"] == {"kind": "timed_out", "code": 0, "signal": None}
-
-
-def state_of(pid: int) -> str:
-    """The state letter of /proc/<pid>/stat, or nothing."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""

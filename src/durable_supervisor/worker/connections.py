@@ -13,10 +13,11 @@ from .poller import READ, WRITE, Poller
 
 _UCRED = struct.Struct("@iII")
 _BACKLOG = 64
+_CHUNK = 64 * 1024
 _MAX_CONNECTIONS = 128
 _MAX_JSON = 64 * 1024
 _MAX_BLOB = 16 * 1024 * 1024
-_MAX_UNSENT = 1024 * 1024
+_MAX_UNSENT = 256 * 1024
 
 OnMessage = Callable[["Connection", dict[str, object], bytes], None]
 
@@ -30,7 +31,7 @@ class Connection:
         self.watching: int | None = None  # answer once the head is beyond this
         self._socket = peer
         self._parser = FrameParser(_MAX_JSON, _MAX_BLOB)
-        self._unsent = b""
+        self._unsent = bytearray()
         self._poller: Poller | None = None
         self.open = True
         peer.setblocking(False)
@@ -44,8 +45,10 @@ class Connection:
         """Queue an answer.  A peer that does not read its answers is dropped."""
         if not self.open:
             return
+        waits = bool(self._unsent)  # then the poller says when to go on
         self._unsent += encode_frame(message)
-        self._flush()
+        if not waits:
+            self._flush()
         if len(self._unsent) > _MAX_UNSENT:
             self.close()
 
@@ -60,7 +63,7 @@ class Connection:
         if self._unsent:
             self._flush()
         try:
-            data = self._socket.recv(256 * 1024)
+            data = self._socket.recv(_CHUNK)
         except BlockingIOError:
             return
         except OSError:
@@ -77,7 +80,7 @@ class Connection:
     def _flush(self) -> None:
         try:
             sent = self._socket.send(self._unsent)
-            self._unsent = self._unsent[sent:]
+            del self._unsent[:sent]
         except BlockingIOError:
             pass
         except OSError:

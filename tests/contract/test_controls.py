@@ -1,0 +1,412 @@
+"""The worker's socket: applied once, answered, private, and unharmed by whoever talks nonsense to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import stat
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from durable_supervisor.model.errors import ErrorCode, SupervisorError
+from durable_supervisor.model.events import Kind
+from durable_supervisor.process.channel import FrameParser, encode_frame
+from durable_supervisor.supervisor.answers import Run
+from durable_supervisor.supervisor.observer import Observer
+from tests.contract.runs import Marker, Runs, gone
+from tests.support import eventually, eventually_async, running
+
+
+async def long_run(runs: Runs, marker: Marker, script: str = "") -> tuple[Run, Path]:
+    """A run, and its socket once somebody listens there."""
+    run = await runs.sh(f"{script or ':'}; echo ready; sleep {marker}; :")
+    await runs.printed(run, b"ready")
+    return run, await socket_of(runs, run)
+
+
+async def socket_of(runs: Runs, run: Run) -> Path:
+    def listening() -> list[Path]:
+        paths = list(runs.state_dir.rglob(f"{run.id}.sock"))
+        return paths if paths and _served(paths[0]) else []
+
+    found: list[Path] = await eventually_async(listening)
+    return found[0]
+
+
+class Peer:
+    """A blocking client of the socket, which sends whatever it is told to."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(10)
+        directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            self.socket.connect(f"/proc/self/fd/{directory}/{path.name}")
+        except OSError:
+            self.socket.close()
+            raise
+        finally:
+            os.close(directory)
+        self.parser = FrameParser()
+        self.frames: list[dict[str, object]] = []
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def answer(self) -> dict[str, object] | None:
+        """The next frame; None when the worker has hung up."""
+        while not self.frames:
+            try:
+                data = self.socket.recv(65536)
+            except ConnectionResetError:
+                return None
+            if not data:
+                return None
+            self.frames += [message for message, _ in self.parser.feed(data)]
+        return self.frames.pop(0)
+
+    def ask(self, message: dict[str, object], blob: bytes = b"") -> dict[str, object] | None:
+        self.send(encode_frame(message, blob))
+        return self.answer()
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def _served(path: Path) -> bool:
+    """Made, listening, and answering."""
+    try:
+        peer = Peer(path)
+    except OSError:
+        return False
+    answer = peer.ask({"op": "ping"})
+    peer.close()
+    return answer is not None
+
+
+def frame(text: bytes, blob: bytes = b"") -> bytes:
+    return struct.pack("<II", len(text), len(blob)) + text + blob
+
+
+async def alive(runs: Runs, run: Run, path: Path) -> None:
+    """The worker still serves others."""
+    peer = Peer(path)
+    answer = await asyncio.to_thread(peer.ask, {"op": "ping"})
+    peer.close()
+    assert answer is not None
+    assert answer["type"] == "pong"
+    assert (await runs.sup.inspect(run.id)).state.value == "running"
+
+
+async def end(runs: Runs, run: Run, marker: Marker) -> None:
+    await runs.sup.stop(run.id)
+    gone(marker)
+    assert (await runs.receipt(run))["outcome"]["kind"] == "cancelled"
+
+
+async def test_the_same_control_twice_is_applied_once(runs: Runs, marker: Marker) -> None:
+    run, path = await long_run(runs, marker, "trap 'echo usr1' USR1")
+    first, second = Peer(path), Peer(path)
+    message: dict[str, object] = {"op": "signal", "id": "once", "signal": 18, "target": "tree"}
+    answers = [first.ask(message), second.ask(message), first.ask(message)]
+    assert answers[0] == answers[1] == answers[2]
+    assert answers[0] is not None
+    assert answers[0]["result"] == "delivered"
+    for kind in (Kind.CONTROL_RECEIVED, Kind.CONTROL_APPLIED, Kind.PROGRAM_SIGNALLED):
+        assert len(await runs.events(run, kinds={kind})) == 1
+    first.close()
+    second.close()
+    await end(runs, run, marker)
+
+
+async def test_a_repeated_stdin_write_reaches_the_program_once(runs: Runs) -> None:
+    run = await runs.start(["cat"], stdin="open")
+    peer = Peer(await socket_of(runs, run))
+    answers = [peer.ask({"op": "stdin", "id": "w1"}, b"data") for _ in range(3)]
+    assert [one["bytes"] for one in answers if one is not None] == [4, 4, 4]
+    peer.close()
+    await runs.sup.write_stdin(run.id, b"", eof=True)
+    await runs.wait(run)
+    assert await runs.output(run) == b"data"
+
+
+async def test_a_control_is_logged_before_it_is_applied(runs: Runs, marker: Marker) -> None:
+    run, _ = await long_run(runs, marker)
+    receipt = await runs.sup.signal(run.id, signal.SIGCONT)
+    assert receipt.result == "delivered"
+    log = [one for one in await runs.events(run) if one.kind.startswith(("control.", "program.signalled"))]
+    assert [one.kind for one in log] == [Kind.CONTROL_RECEIVED, Kind.PROGRAM_SIGNALLED, Kind.CONTROL_APPLIED]
+    assert log[0].detail["id"] == log[2].detail["id"] == receipt.control_id
+    assert log[0].detail["peer_pid"] == os.getpid()
+    assert log[1].detail["name"] == "SIGCONT"
+    assert receipt.seq == log[2].seq
+    await end(runs, run, marker)
+
+
+async def test_signals_go_to_the_leader_or_to_the_tree(runs: Runs, marker: Marker) -> None:
+    script = """
+trap 'echo leader' USR1
+(trap 'echo child; exit' USR1; echo up; while :; do sleep .02; done) &
+while :; do sleep .02; done
+"""
+    run = await runs.sh(f"{script} # {marker}")
+    await runs.printed(run, b"up")
+    await runs.sup.signal(run.id, signal.SIGUSR1)
+    await runs.printed(run, b"leader")
+    assert b"child" not in await runs.output(run)
+    await runs.sup.stop(run.id, grace=0)
+    gone(marker)
+
+
+async def test_a_fatal_signal_is_the_programs_own_end(runs: Runs, marker: Marker) -> None:
+    run, _ = await long_run(runs, marker)
+    await runs.sup.signal(run.id, signal.SIGKILL, target="tree")
+    receipt = await runs.receipt(run)
+    assert receipt["outcome"] == {"kind": "signaled", "code": None, "signal": 9}
+    gone(marker)
+    with pytest.raises(SupervisorError) as caught:
+        await runs.sup.signal(run.id, signal.SIGTERM)
+    assert caught.value.code is ErrorCode.NOT_RUNNING
+
+
+@pytest.mark.parametrize(
+    ("signo", "target"), [(0x7FFF, "leader"), (-1, "leader"), (0, "leader"), (15, "everyone")]
+)
+async def test_impossible_signals_are_refused(runs: Runs, marker: Marker, signo: int, target: str) -> None:
+    run, _ = await long_run(runs, marker)
+    with pytest.raises(SupervisorError) as caught:
+        await runs.sup.signal(run.id, signo, target=target)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    await end(runs, run, marker)
+
+
+async def test_a_deleted_socket_is_made_anew(runs: Runs, marker: Marker) -> None:
+    run, path = await long_run(runs, marker)
+    path.unlink()
+    receipt = await runs.sup.signal(run.id, signal.SIGCONT)
+    assert receipt.result == "delivered"
+    assert stat.S_ISSOCK(path.stat().st_mode)
+    path.unlink()
+    await end(runs, run, marker)
+    eventually(lambda: not path.exists())
+
+
+async def test_the_socket_is_private_and_goes_with_the_run(runs: Runs, marker: Marker) -> None:
+    previous = os.umask(0)
+    try:
+        run, path = await long_run(runs, marker)
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    await end(runs, run, marker)
+    eventually(lambda: not path.exists())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user to try it as")
+async def test_another_user_is_not_let_in(runs: Runs, marker: Marker) -> None:
+    run, path = await long_run(runs, marker)
+    for folder in [path.parent, *path.parents[:6]]:
+        if str(folder).startswith(str(runs.state_dir.parent.parent)):
+            os.chmod(folder, 0o755)
+    os.chmod(path, 0o666)  # as if somebody had opened the doors
+    stop = encode_frame({"op": "stop", "id": "intruder"})
+    directory = os.open(path.parent, os.O_PATH)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            stranger = socket.socket(socket.AF_UNIX)
+            stranger.connect(f"/proc/self/fd/{directory}/{path.name}")
+            stranger.sendall(stop)
+            os._exit(0 if stranger.recv(100) == b"" else 1)
+        except OSError:
+            os._exit(0)
+        finally:
+            os._exit(2)
+    os.close(directory)
+    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    await alive(runs, run, path)
+    assert await runs.events(run, kinds={Kind.CONTROL_RECEIVED}) == []
+    await end(runs, run, marker)
+
+
+MALFORMED = {
+    "no frame": b"GET / HTTP/1.1\r\n\r\n",
+    "not json": frame(b"{nope"),
+    "an array": frame(b"[1]"),
+    "a number": frame(b"1"),
+    "nothing": frame(b""),
+    "too long": struct.pack("<II", 1 << 20, 0),
+    "huge blob": struct.pack("<II", 2, (1 << 32) - 1) + b"{}",
+    "invalid utf-8": frame(b'{"op":"\xff"}'),
+    "deep": frame(b'{"op":' + b"[" * 30_000 + b"]" * 30_000 + b"}"),
+    "huge number": frame(b'{"op":"watch","after":' + b"9" * 5000 + b"}"),
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
+async def test_malformed_frames_cost_only_their_connection(runs: Runs, marker: Marker, data: bytes) -> None:
+    run, path = await long_run(runs, marker)
+    bystander, peer = Peer(path), Peer(path)
+    assert bystander.ask({"op": "ping"}) is not None
+    peer.send(data)
+    assert await asyncio.to_thread(peer.answer) is None
+    assert bystander.ask({"op": "ping"}) is not None
+    peer.close()
+    bystander.close()
+    await alive(runs, run, path)
+    await end(runs, run, marker)
+
+
+NONSENSE: list[dict[str, Any]] = [
+    {},
+    {"op": None},
+    {"op": ["stop"], "id": "a"},
+    {"op": {}, "id": "a"},
+    {"op": "nothing", "id": "a"},
+    {"op": "stop"},
+    {"op": "stop", "id": ""},
+    {"op": "stop", "id": "x" * 129},
+    {"op": "stop", "id": "new\nline"},
+    {"op": "stop", "id": "\ud800"},
+    {"op": "stop", "id": 7},
+    {"op": "stop", "id": ["a"]},
+    {"op": "watch"},
+    {"op": "watch", "after": "1"},
+    {"op": "watch", "after": 1.5},
+    {"op": "watch", "after": None},
+]
+# Well-formed controls with values that mean nothing; none of them may end or harm the run.
+ODD: list[dict[str, Any]] = [
+    {"op": "signal", "signal": True},
+    {"op": "signal", "signal": "TERM"},
+    {"op": "signal", "signal": None},
+    {"op": "signal", "signal": 10_000},
+    {"op": "signal", "signal": -9},
+    {"op": "signal", "signal": 1e300},
+    {"op": "signal", "signal": float("nan")},
+    {"op": "signal", "signal": {"deep": [{}] * 50}},
+    {"op": "signal", "signal": 18, "target": ["tree"]},
+    {"op": "signal", "signal": 18, "target": float("inf")},
+    {"op": "stdin", "grace": float("nan")},
+    {"op": "close_stdin", "target": [[[]]]},
+]
+
+
+async def test_nonsense_is_answered_and_changes_nothing(runs: Runs, marker: Marker) -> None:
+    run, path = await long_run(runs, marker)
+    peer = Peer(path)
+    for message in NONSENSE:
+        answer = await asyncio.to_thread(peer.ask, message)
+        assert answer is not None, message
+        assert answer["type"] == "error", message
+    assert await runs.events(run, kinds={Kind.CONTROL_RECEIVED, Kind.CONTROL_APPLIED}) == []
+    for number, message in enumerate(ODD):
+        answer = await asyncio.to_thread(peer.ask, {**message, "id": f"odd-{number}"})
+        assert answer is not None, message
+        assert answer["type"] == "receipt", message
+    peer.send(encode_frame({"op": "watch", "after": True}))  # a bool is a number in Python
+    assert (await asyncio.to_thread(peer.answer) or {})["type"] == "head"
+    peer.close()
+    await alive(runs, run, path)
+    for event in await runs.events(run):
+        json.dumps(event.to_dict(), allow_nan=False)
+    await end(runs, run, marker)
+
+
+@pytest.mark.parametrize("grace", [float("nan"), float("inf"), -1, "1", None, True, [1], 10**400])
+async def test_an_odd_grace_means_the_runs_own(runs: Runs, marker: Marker, grace: object) -> None:
+    run, path = await long_run(runs, marker)
+    peer = Peer(path)
+    answer = await asyncio.to_thread(peer.ask, {"op": "stop", "id": "s", "grace": grace})
+    assert answer is not None
+    assert answer["result"] == "stopping"
+    peer.close()
+    receipt = await runs.receipt(run)
+    gone(marker)
+    assert receipt["stop"]["grace"] == 3
+
+
+async def test_a_frame_in_pieces_is_one_frame(runs: Runs, marker: Marker) -> None:
+    run, path = await long_run(runs, marker)
+    peer = Peer(path)
+    peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    for byte in encode_frame({"op": "ping"}):
+        peer.send(bytes([byte]))
+    assert (await asyncio.to_thread(peer.answer) or {})["type"] == "pong"
+    peer.send(encode_frame({"op": "ping"}) * 50)
+    for _ in range(50):
+        assert await asyncio.to_thread(peer.answer) is not None
+    peer.send(encode_frame({"op": "ping"})[:5])
+    peer.close()  # in the middle of a frame
+    await alive(runs, run, path)
+    await end(runs, run, marker)
+
+
+async def test_a_peer_that_never_reads_is_dropped_and_harms_nobody(runs: Runs, marker: Marker) -> None:
+    run, path = await long_run(runs, marker)
+    deaf = Peer(path)
+    deaf.socket.setblocking(False)
+    ping = encode_frame({"op": "ping"}) * 2000
+
+    def flood() -> bool:
+        try:
+            while deaf.socket.send(ping):
+                pass
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # hung up on
+        return True
+
+    await eventually_async(flood)
+    deaf.close()
+    await alive(runs, run, path)
+    await end(runs, run, marker)
+
+
+async def test_idle_connections_do_not_keep_others_out(runs: Runs, marker: Marker) -> None:
+    run, path = await long_run(runs, marker)
+    idle = [Peer(path) for _ in range(60)]
+    await alive(runs, run, path)
+    for one in idle:
+        one.close()
+    await end(runs, run, marker)
+
+
+async def test_more_connections_than_the_worker_takes_are_no_harm(runs: Runs, marker: Marker) -> None:
+    run, path = await long_run(runs, marker)
+    crowd = [Peer(path) for _ in range(60)]
+    for _ in range(3):
+        assert crowd[-1].ask({"op": "ping"}) is not None
+        crowd += [Peer(path) for _ in range(30)]
+    for one in crowd:
+        one.close()
+    await eventually_async(lambda: _served(path))
+    await alive(runs, run, path)
+    await end(runs, run, marker)
+
+
+async def test_an_observer_stops_a_run_of_a_living_owner(runs: Runs, marker: Marker) -> None:
+    run, _ = await long_run(runs, marker)
+    async with Observer.open(runs.state_dir) as obs:
+        receipt = await obs.stop(run.id[:10])
+    gone(marker)
+    assert receipt.confirmed
+    assert (await runs.wait(run)).outcome == receipt.outcome
+
+
+async def test_a_worker_is_gone_when_its_run_is(runs: Runs) -> None:
+    run = await runs.sh("exit 0")
+    worker = await runs.worker(run.id)
+    await runs.wait(run)
+    eventually(lambda: not running(worker.pid))
