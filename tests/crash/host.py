@@ -86,13 +86,14 @@ class Host:
         zombies = sum(stat is not None and stat.dead for stat in children)
         return {"descriptors": len(os.listdir("/proc/self/fd")), "zombies": zombies}
 
-    async def start_many(self, count: int, argv: list[str]) -> dict[str, Any]:
+    async def start_many(self, count: int, argv: list[str], prefix: str = "many") -> dict[str, Any]:
         """One after the other; how they ended, counted."""
         ends: dict[str, int] = {}
         for index in range(count):
-            run = await self.sup.start(Command(argv=argv), request_id=f"many-{index}")
+            run = await self.sup.start(Command(argv=argv), request_id=f"{prefix}-{index}")
             seen = await self.sup.wait(run.id, timeout=20)
-            word = f"{seen.state.value}:{seen.outcome}"
+            outcome = seen.outcome
+            word = f"{seen.state.value}:{outcome and outcome.kind.value}:{outcome and outcome.code}"
             ends[word] = ends.get(word, 0) + 1
         return ends
 

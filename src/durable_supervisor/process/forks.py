@@ -3,41 +3,71 @@
 A lock lives as long as any copy of its description does.  A host that forks a
 helper would hand it a copy of the directory's lock, or of a run log on its way
 to a worker, and the lock would outlive the host.  So the copy closes them at once.
+
+A thread may fork between a descriptor's opening and its being noted here (and
+between its being forgotten and closed).  `no_fork` is held over both: a fork of this
+process waits for it, some microseconds.
 """
 
 from __future__ import annotations
 
 import os
+import socket
+import threading
+from collections.abc import Callable
 
+no_fork = threading.RLock()
 _guarded: set[int] = set()
-_registered = False
+
+
+def opened(opener: Callable[[], int]) -> int:
+    """Open a descriptor and guard it, with no fork in between.  Raises what ``opener`` raises."""
+    with no_fork:
+        return guard(opener())
+
+
+def socketpair(kind: int) -> tuple[socket.socket, socket.socket]:
+    """Two connected Unix sockets, both guarded; to be closed by `close_socket`.  Raises OSError."""
+    with no_fork:
+        pair = socket.socketpair(socket.AF_UNIX, kind)
+        for end in pair:
+            guard(end.fileno())
+        return pair
 
 
 def guard(fd: int) -> int:
     """Close ``fd`` in every copy that this process forks from now on.  Returns it."""
-    global _registered
-    if not _registered:
-        os.register_at_fork(after_in_child=_close_guarded)
-        _registered = True
     _guarded.add(fd)
     return fd
 
 
 def close(fd: int) -> None:
     """Close a guarded descriptor here; its number is free for others afterwards."""
-    _guarded.discard(fd)
-    os.close(fd)
+    with no_fork:
+        _guarded.discard(fd)
+        os.close(fd)
+
+
+def close_socket(end: socket.socket) -> None:
+    """The same for a socket; idempotent."""
+    with no_fork:
+        _guarded.discard(end.fileno())
+        end.close()
 
 
 def release(fd: int) -> None:
-    """Somebody else closes it from now on."""
+    """Somebody else closes it from now on; hold `no_fork` until that is done."""
     _guarded.discard(fd)
 
 
-def _close_guarded() -> None:
+def _in_child() -> None:
     for fd in list(_guarded):
         try:
             os.close(fd)
         except OSError:
             pass
     _guarded.clear()
+    no_fork.release()
+
+
+os.register_at_fork(before=no_fork.acquire, after_in_parent=no_fork.release, after_in_child=_in_child)

@@ -102,11 +102,12 @@ def speak(judged: Judged, place: Place, clock: Clock) -> Spoken:
         return Spoken.SILENT
     seen, verdict, row = judged.seen, judged.verdict, judged.row
     paths = place.paths(row)
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        fd = os.open(paths.log(row.attempt), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        # Guarded: a copy that the host forks now must not keep the lock.
+        fd = forks.opened(lambda: os.open(paths.log(row.attempt), flags))
     except OSError:
         return Spoken.SILENT
-    forks.guard(fd)  # a copy that the host forks now must not keep the lock
     close: Callable[[], None] = partial(os.close, fd)
     try:
         if not try_lock(fd):
@@ -129,8 +130,9 @@ def speak(judged: Judged, place: Place, clock: Clock) -> Spoken:
     except (LogFullError, LogUnusableError, OSError):
         return Spoken.SILENT
     finally:
-        forks.release(fd)
-        close()
+        with forks.no_fork:
+            forks.release(fd)
+            close()
     return Spoken.SAID
 
 

@@ -85,11 +85,12 @@ class Resolver:
 
     def _tell(self, paths: RunPaths, attempt: int, word: dict[str, object]) -> None:
         """The word in the run's own timeline too, where its log can take one; the journal has it anyway."""
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            fd = os.open(paths.log(attempt), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            # Guarded: a copy that the host forks now must not keep the lock.
+            fd = forks.opened(lambda: os.open(paths.log(attempt), flags))
         except OSError:
             return
-        forks.guard(fd)  # a copy that the host forks now must not keep the lock
         close: Callable[[], None] = partial(os.close, fd)
         try:
             if try_lock(fd):
@@ -99,8 +100,9 @@ class Resolver:
         except (OSError, LogFullError, LogUnusableError):
             return
         finally:
-            forks.release(fd)
-            close()
+            with forks.no_fork:
+                forks.release(fd)
+                close()
 
     async def _settle(self, run_id: str) -> None:
         """The operator's word stands where evidence never will."""
