@@ -44,7 +44,7 @@ def open_for_append(
     """
     tail = Tail(paths, attempt)
     tail.refresh()
-    if tail.status in (MISSING, NOT_REGULAR, FOREIGN):
+    if tail.unseen or tail.status in (MISSING, NOT_REGULAR, FOREIGN):
         raise LogUnusableError(tail.status)
     if not os.path.samestat(os.fstat(fd), os.lstat(paths.log(attempt))):
         raise LogUnusableError(FOREIGN)  # somebody put another file in its place
@@ -64,14 +64,18 @@ def open_for_append(
     failpoint("log.repairing")
     segment, _ = create_segment(paths, header)
     writer.resume(segment, head, header, tail.facts)
+    _begin(writer, segment, {**skipped, "generation": header.generation})
+    return writer
+
+
+def _begin(writer: LogWriter, segment: SegmentFile, skipped: dict[str, object]) -> None:
     try:
-        writer.append(Kind.RUN_LOG_REPAIRED, {**skipped, "generation": header.generation})
+        writer.append(Kind.RUN_LOG_REPAIRED, skipped)
         writer.flush()
         failpoint("log.repaired")
     except Exception:
         os.close(segment.fd)
         raise
-    return writer
 
 
 def _seal(paths: RunPaths, tail: Tail, head: int, fd: int, boot_id: str) -> dict[str, object]:

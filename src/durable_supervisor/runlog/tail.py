@@ -55,9 +55,8 @@ class Tail:
 
     __slots__ = (
         "_first_status", "_offset", "_synced", "attempt", "bad", "boot_id", "damage", "directory_id", "end",
-        "facts",
-        "generation", "has_records", "head", "header", "key", "last_header", "paths", "records_in_last",
-        "status",
+        "facts", "generation", "has_records", "head", "header", "key", "last_header", "paths",
+        "records_in_last", "status", "unseen",
     )  # fmt: skip
 
     def __init__(self, paths: RunPaths, attempt: int, directory_id: str | None = None) -> None:
@@ -81,6 +80,7 @@ class Tail:
         self.bad: FoundDamage | None = None
         self.end = 0
         self._first_status = ""
+        self.unseen = False  # the system did not let us read it: what it holds is not known
         self._offset = -1  # nothing scanned yet
         self._synced = 0
 
@@ -100,9 +100,9 @@ class Tail:
                 self.status = NOT_REGULAR
                 return
             except OSError:
-                self.status = UNREADABLE
-                return
+                break
         self.status = UNREADABLE
+        self.unseen = True
 
     def all_damage(self) -> list[FoundDamage]:
         return [*self.damage, *([] if self.bad is None else [self.bad])]
@@ -127,6 +127,7 @@ class Tail:
                 if key == FIRST:
                     raise
                 strange = NOT_REGULAR if isinstance(problem, NotRegularError) else UNREADABLE
+                self.unseen = True
             if self.status == FOREIGN:
                 return
         self._judge()
