@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+TYPE_CHECKING = False  # importing typing would cost every worker's start some milliseconds
+if TYPE_CHECKING:
+    from typing import AnyStr
+
 MIN_SECRET_BYTES = 8
 REDACTED = "[redacted]"
 
@@ -51,6 +55,30 @@ def secret_values(
 
 def redact_text(text: str, secrets: Iterable[str]) -> str:
     """``text`` with every secret value replaced; for argv, paths and messages (not streams)."""
+    parts: list[str] = []
+    position = 0
+    for start, end in secret_spans(text, secrets):
+        parts += (text[position:start], REDACTED)
+        position = end
+    return "".join(parts) + text[position:]
+
+
+def secret_spans(text: AnyStr, secrets: Iterable[AnyStr]) -> list[tuple[int, int]]:
+    """Where secrets stand in ``text``: (start, end), in order, overlapping and touching ones merged.
+
+    Replacing one after the other would leave a piece of each that overlaps another.
+    """
+    found: list[tuple[int, int]] = []
     for secret in secrets:
-        text = text.replace(secret, REDACTED)
-    return text
+        at = text.find(secret)
+        while at >= 0:
+            found.append((at, at + len(secret)))
+            at = text.find(secret, at + 1)
+    found.sort()
+    merged: list[tuple[int, int]] = []
+    for start, end in found:
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged

@@ -7,7 +7,7 @@ from ending inside a character, so that every event's text stands by itself.
 
 from __future__ import annotations
 
-from ..model.secrets import REDACTED
+from ..model.secrets import REDACTED, secret_spans
 
 _MARK = REDACTED.encode("ascii")
 
@@ -42,7 +42,7 @@ class Redactor:
         parts: list[bytes] = []
         position = self._covered
         marked = self._marked  # the stretch that ends at ``position`` already has its mark
-        for start, end in self._spans(buffer):
+        for start, end in secret_spans(buffer, self._secrets):
             if start >= hold:
                 break  # it is wholly in the part that waits, and will be found again
             if start > position or not marked:
@@ -55,23 +55,6 @@ class Redactor:
         self._covered = max(0, position - hold)
         self._held = buffer[hold:]
         return b"".join(parts)
-
-    def _spans(self, buffer: bytes) -> list[tuple[int, int]]:
-        """Where secrets stand, overlapping and touching ones merged."""
-        found: list[tuple[int, int]] = []
-        for secret in self._secrets:
-            at = buffer.find(secret)
-            while at >= 0:
-                found.append((at, at + len(secret)))
-                at = buffer.find(secret, at + 1)
-        found.sort()
-        merged: list[tuple[int, int]] = []
-        for start, end in found:
-            if merged and start <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            else:
-                merged.append((start, end))
-        return merged
 
     def _possible_start(self, buffer: bytes) -> int:
         """The earliest position from which the rest may be the beginning of a secret."""
