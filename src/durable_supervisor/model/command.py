@@ -119,6 +119,12 @@ def _seconds(name: str, value: object, *, above_zero: bool) -> None:
         raise invalid(name, "must be positive and at most ten years" if above_zero else "must be 0 or more")
 
 
+def check_timeout(name: str, value: float | None) -> None:
+    """None, or a finite number of seconds from 0 on; else ``INVALID_REQUEST``."""
+    if value is not None:
+        _seconds(name, value, above_zero=False)
+
+
 def _size(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise invalid(name, "must be a whole number of bytes")

@@ -11,6 +11,7 @@ from .errors import invalid
 
 DEFAULT_OWNER = "local"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_OWNER = re.compile(r"[A-Za-z0-9._:@/-]{1,128}")
 _LABEL_VALUE = re.compile(r"[^\0\ud800-\udfff]*")  # lone surrogates fit neither JSON nor SQLite
 _LABEL_KEY = re.compile(r"[A-Za-z0-9._/-]{1,128}")
 
@@ -27,7 +28,13 @@ class StartRequest:
     owner: str = DEFAULT_OWNER
 
     def __post_init__(self) -> None:
+        if not isinstance(self.command, Command):
+            raise invalid("command", "must be a Command", "Command(argv=['rg', 'TODO', 'src'])")
+        if not isinstance(self.limits, Limits):
+            raise invalid("limits", "must be Limits", "Limits(timeout=600)")
         check_request_id(self.request_id)
+        if not isinstance(self.owner, str) or not _OWNER.fullmatch(self.owner):
+            raise invalid("owner", "must be 1 to 128 characters out of A-Z a-z 0-9 . _ : @ / -")
         try:
             object.__setattr__(self, "completion", Completion(self.completion))
         except ValueError:

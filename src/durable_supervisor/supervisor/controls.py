@@ -7,7 +7,7 @@ import os
 import signal as signals
 from typing import TYPE_CHECKING
 
-from ..model.command import MAX_SECONDS
+from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.ids import new_id
 from ..model.states import OPEN_STATES, RunState
@@ -32,8 +32,8 @@ class Controller:
         self._observer = observer
 
     async def stop(self, run: str, grace: float | None, timeout: float | None) -> StopReceipt:
-        if grace is not None and not 0 <= grace <= MAX_SECONDS:
-            raise invalid("grace", "must be 0 or more seconds")
+        check_timeout("grace", grace)
+        check_timeout("timeout", timeout)
         seen = await self._observer._view(run)
         if seen.state not in OPEN_STATES:
             return _already(seen)
@@ -80,6 +80,7 @@ class Controller:
     async def _control(
         self, run: str, message: dict[str, object], blob: bytes, timeout: float
     ) -> ControlReceipt:
+        check_timeout("timeout", timeout)
         seen = await self._observer._view(run)
         if seen.state not in OPEN_STATES:
             raise _not_running(seen)

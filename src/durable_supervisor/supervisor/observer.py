@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from ..journal.feed import FeedEntry
 from ..journal.rows import RunRow
+from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.events import Event
 from ..model.states import SETTLED_STATES, RunState
@@ -168,13 +169,14 @@ class Observer:
         Raises ``OUTCOME_UNKNOWN`` (with run id and evidence in ``details``) for unknown and
         quarantined runs, ``WAIT_TIMEOUT`` after ``timeout`` seconds.
         """
+        check_timeout("timeout", timeout)
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
         pause = _FIRST_PAUSE
         while True:
             seen = await self._view(run)
             if seen.state in OVER:
-                return _known(seen)
+                return _known(seen if seen.head else await self.inspect(run))
             left = None if deadline is None else deadline - loop.time()
             if left is not None and left <= 0:
                 raise _wait_timeout(seen, timeout or 0.0)

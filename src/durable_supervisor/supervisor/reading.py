@@ -45,6 +45,8 @@ class Reading:
         self._journal: JournalReader | None = None
         self._rebuilt = False
         self._from_logs: set[str] = set()  # runs that the journal does not know
+        self._evidence_place: tuple[JournalReader, Place] | None = None
+        self._named: tuple[JournalReader, str | None] | None = None
         self._lock = threading.Lock()
         self._readers: OrderedDict[tuple[str, int], tuple[LogReader, threading.Lock]] = OrderedDict()
 
@@ -60,6 +62,8 @@ class Reading:
 
         Raises ``UNKNOWN_RUN``, or ``AMBIGUOUS_RUN`` naming the candidates.
         """
+        if not isinstance(run, str):
+            raise invalid("run", "must be a run id, or the beginning of one", "run.id of what start answered")
         run = run.lower()
         found = self._read(lambda conn: runs.get(conn, run)) if len(run) == RUN_ID_LENGTH else None
         if found is not None:
@@ -75,9 +79,9 @@ class Reading:
         return found
 
     def inspect(self, run: str, *, live: bool = False) -> RunView:
-        """The run as it is now; ``live`` adds figures of its running tree."""
+        """The run as it is now; ``live`` adds figures of its running tree, and its log's health."""
         row = self.row(run)
-        seen = view(row, self.evidence_place(row), check_log=True)
+        seen = view(row, self.evidence_place(row), check_log=live)
         return with_live_figures(seen) if live and seen.state in OPEN_STATES else seen
 
     def list(
@@ -109,6 +113,8 @@ class Reading:
 
     def feed(self, after: int, limit: int) -> Sequence[FeedEntry]:
         """Changes of state of all runs after a position."""
+        if after < 0:
+            raise invalid("after", "must be 0 or more", "begin with 0")
         return self._read(lambda conn: journal_feed.feed(conn, after, _bounded(limit)))
 
     def paths(self, row: RunRow) -> RunPaths:
@@ -116,8 +122,14 @@ class Reading:
 
     def evidence_place(self, row: RunRow | None = None) -> Place:
         """Where the reconciler's readers look.  A row that came from the logs cannot be foreign to them."""
-        known = None if row is not None and row.run_id in self._from_logs else self._read(meta.directory_id)
+        known = None if row is not None and row.run_id in self._from_logs else self._directory_id()
         return Place(self._place.runs, known or "", boot_id())
+
+    def _directory_id(self) -> str | None:
+        journal = self._open()
+        if self._named is None or self._named[0] is not journal:
+            self._named = (journal, journal.read(meta.directory_id))
+        return self._named[1]
 
     def _reader(self, row: RunRow) -> tuple[LogReader, threading.Lock]:
         """A reader that remembers where the last page ended, so that the next costs only itself."""
