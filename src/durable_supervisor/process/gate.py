@@ -9,6 +9,7 @@ second pipe, closed by a successful exec, brings back the reason of a failed one
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import struct
@@ -19,6 +20,18 @@ from .program import StartFailure
 _FAILURE = struct.Struct("<iB")
 _STEPS = ("cwd", "exec", "prepare")
 _NEVER_RELEASED = 127
+# A worker has no descriptor as high as this when it forks: it has just begun.
+_ABOVE = 128
+# What workers ignore, and what the interpreter does.
+_IGNORED_BY_US = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+)
 
 
 class Stdio:
@@ -121,13 +134,9 @@ def _child(program: Program, stdio: Stdio, gate: int, failure: int) -> None:
 
 
 def _default_signals() -> None:
-    """An ignored signal survives exec (signal(7)): the program starts with defaults, none blocked."""
-    for signo in signal.valid_signals():
-        if signo not in (signal.SIGKILL, signal.SIGSTOP):
-            try:
-                signal.signal(signo, signal.SIG_DFL)
-            except OSError:
-                continue  # reserved by the C library
+    """An ignored signal stays ignored over exec, and so does the mask (signal(7)); handlers do not."""
+    for signo in _IGNORED_BY_US:
+        signal.signal(signo, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
@@ -139,11 +148,8 @@ def _arrange_descriptors(stdio: Stdio, gate: int, failure: int) -> tuple[int, in
     """
     for target, source in enumerate((stdio.stdin, stdio.stdout, stdio.stderr)):
         os.dup2(source, target, inheritable=True)
-    for name in os.listdir("/proc/self/fd"):
-        fd = int(name)
-        if fd > 2 and fd not in (gate, failure):
-            try:
-                os.close(fd)
-            except OSError:
-                continue  # the descriptor of the listing itself
-    return gate, failure
+    highest = fcntl.fcntl(gate, fcntl.F_DUPFD_CLOEXEC, _ABOVE)
+    for target, source in ((3, failure), (4, highest)):
+        os.dup2(source, target, inheritable=False)
+    os.closerange(5, highest + 1)
+    return 4, 3

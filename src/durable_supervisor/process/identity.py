@@ -10,6 +10,7 @@ from .clock import boot_id
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _boot_time = 0.0
+_namespaces: dict[str, str] = {}
 
 
 class Liveness(str, Enum):
@@ -83,10 +84,18 @@ def probe(recorded: ProcessIdentity) -> Liveness:
 
 
 def _namespace(kind: str) -> str:
-    try:
-        return os.readlink(f"/proc/self/ns/{kind}")
-    except OSError:
-        return ""  # a kernel without this namespace kind: the same for everybody
+    """Read once: a process does not leave its own pid namespace (pid_namespaces(7))."""
+    if kind not in _namespaces:
+        try:
+            _namespaces[kind] = os.readlink(f"/proc/self/ns/{kind}")
+        except OSError:
+            _namespaces[kind] = ""  # a kernel without this namespace kind: the same for everybody
+    return _namespaces[kind]
+
+
+def warm() -> None:
+    """Read now what stays the same, so that processes forked from this one need not."""
+    self_identity()
 
 
 def _boot_time_seconds() -> float:

@@ -11,7 +11,7 @@ from ..model.command import STDIN_OPEN
 from ..model.digest import field_digest, request_digests
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.request import StartRequest
-from ..model.secrets import redact_text, secret_values
+from ..model.secrets import redact_text, secret_spans, secret_values
 from ..process.channel import encode_frame
 from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths
@@ -58,8 +58,9 @@ class Prepared:
         self.shown_cwd = redact_text(self.cwd, self.secrets)
         self.digests = request_digests(request, self.cwd, key)
         self.key_id = key_id(key)
-        for name in ("request_id", "labels"):
-            if redact_text(str(getattr(request, name)), self.secrets) != str(getattr(request, name)):
+        stored = {"request_id": [request.request_id], "labels": [*request.labels, *request.labels.values()]}
+        for name, texts in stored.items():
+            if any(secret_spans(text, self.secrets) for text in texts):
                 raise invalid(name, "contains a secret value", "it would be stored; leave the secret out")
 
     def header(self, place: Place, directory_id: str, boot_id: str, now_ns: int) -> SegmentHeader:
@@ -108,7 +109,7 @@ class Prepared:
             first_seq=place.first_seq,
         )
 
-    def spec_frame(self, place: Place, paths: RunPaths, warning: str | None = None) -> bytes:
+    def spec_frame(self, place: Place, paths: RunPaths) -> bytes:
         """The first frame on the worker's channel; see `worker.spec.Spec`."""
         command, limits = self.request.command, self.request.limits
         stdin = command.stdin
@@ -132,7 +133,6 @@ class Prepared:
             "max_stdout_bytes": limits.max_stdout_bytes,
             "max_stderr_bytes": limits.max_stderr_bytes,
             "on_limit": limits.on_limit.value,
-            "warning": warning,
             "stdin": "null" if stdin is None else "open" if stdin == STDIN_OPEN else "bytes",
         }
         return encode_frame(message, given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import RUN_ID_LENGTH
@@ -39,6 +40,7 @@ def read_umask() -> int:
     return 0o022
 
 
+@cache
 def survives_unit_restart() -> bool | None:
     """False inside a systemd service, whose restart ends everything in its cgroup (systemd.kill(5)).
 

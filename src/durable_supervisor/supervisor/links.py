@@ -17,7 +17,7 @@ OnNews = Callable[[str], None]
 
 
 class WorkerLink:
-    """The channel to a worker that this process started.
+    """The channel (a socket of `forks.socketpair`) to a worker that this process started.
 
     Messages only say *look*: every fact is read from the run log.  ``first_word``
     resolves at the first of released, not started, or the channel's end.
@@ -32,12 +32,19 @@ class WorkerLink:
         self._channel = channel
         self._on_news = on_news
         self._parser = FrameParser()
+        self._unsent = b""
         channel.setblocking(False)
-        forks.guard(channel.fileno())
 
-    async def hand_over(self, frame: bytes) -> None:
-        """Send the spec.  Raises OSError when the worker is gone before it has all of it."""
-        await self._loop.sock_sendall(self._channel, frame)
+    def send_ahead(self, frame: bytes) -> None:
+        """Put as much of the spec on the channel as fits, for the worker to find when it begins."""
+        sent = self._channel.send(frame)
+        self._unsent = frame[sent:]
+
+    async def hand_over(self) -> None:
+        """Send the rest of the spec.  Raises OSError when the worker is gone before it has all of it."""
+        if self._unsent:
+            await self._loop.sock_sendall(self._channel, self._unsent)
+            self._unsent = b""
         self._loop.add_reader(self._channel.fileno(), self._ready)
 
     @property
@@ -48,8 +55,7 @@ class WorkerLink:
         """Let go.  The worker does not mind."""
         if self._channel.fileno() >= 0:
             self._loop.remove_reader(self._channel.fileno())
-            forks.release(self._channel.fileno())
-            self._channel.close()
+            forks.close_socket(self._channel)
         self._settle("closed")
 
     def _ready(self) -> None:
@@ -76,9 +82,12 @@ class WorkerLink:
             return
         if not self.first_word.done():
             self.first_word.set_result(word)
-        if word != "released" and not self.ended.done():
+        if word == "released":
+            self._on_news(self.run_id)
+        elif not self.ended.done():
+            # Whoever waits may read the log now; the fold waits for the channel's end, when the
+            # lock is free and the receipt needs no second proof.
             self.ended.set_result(None)
-        self._on_news(self.run_id)
 
     def _settle(self, word: str) -> None:
         if not self.first_word.done():

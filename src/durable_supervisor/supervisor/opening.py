@@ -71,11 +71,14 @@ async def _compare_with_logs(place: StateDir, journal: Journal, identity: Identi
     for shard in [name for name in list_shards(place.runs) if (len(name), name) >= (len(base), base)]:
         for run_id, attempt in list_runs(place.runs, shard).items():
             if rows.get(run_id, 0) < attempt:
-                _judge_stranger(RunPaths(place.runs, shard, run_id), attempt, identity)
+                judge_stranger(RunPaths(place.runs, shard, run_id), attempt, identity)
 
 
-def _judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> None:
-    """A log without a row: never accepted (sweep it), or accepted by a journal that is not this one."""
+def judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> None:
+    """A log without a row: never accepted (sweep it), or accepted by a journal that is not this one.
+
+    Raises ``JOURNAL_MISMATCH``, ``JOURNAL_BEHIND``.
+    """
     evidence = LogReader(paths, attempt).evidence()
     lock = probe_lock(paths.log(attempt))
     header = evidence.header

@@ -6,6 +6,7 @@ import fcntl
 import os
 import signal
 import sys
+from functools import partial
 
 from ..process import forks
 from ..process.failpoints import VARIABLE as FAILPOINTS
@@ -16,9 +17,13 @@ from ..worker.spec import CHANNEL_FD, LOG_FD
 _HIGH = 16  # above every number that the worker's own descriptors get
 
 
-def spawn_worker(run_id: str, channel_fd: int, log_fd: int) -> int:
-    """The pid of a new worker, which leads its own session.  Raises OSError (EAGAIN, ENOMEM, …)."""
-    return _spawn([str(entry.__file__), run_id], {LOG_FD: log_fd, CHANNEL_FD: channel_fd})
+def spawn_worker(run_id: str, channel_fd: int, log_fd: int, cause: str | None = None) -> int:
+    """The pid of a new worker, which leads its own session.  Raises OSError (EAGAIN, ENOMEM, …).
+
+    ``cause``: why the zygote did not fork it, which it logs.
+    """
+    arguments = [str(entry.__file__), run_id, *([cause] if cause is not None else [])]
+    return _spawn(arguments, {LOG_FD: log_fd, CHANNEL_FD: channel_fd})
 
 
 def spawn_zygote(control_fd: int) -> int:
@@ -29,7 +34,7 @@ def spawn_zygote(control_fd: int) -> int:
 def _spawn(arguments: list[str], descriptors: dict[int, int]) -> int:
     """posix_spawn(3): safe in a host with threads, and it does not copy a large host's memory."""
     copies = {
-        number: forks.guard(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH))
+        number: forks.opened(partial(fcntl.fcntl, fd, fcntl.F_DUPFD_CLOEXEC, _HIGH))
         for number, fd in descriptors.items()
     }
     try:

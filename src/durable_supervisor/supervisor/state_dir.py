@@ -82,7 +82,7 @@ def create(place: StateDir) -> None:
         except NotADirectoryError:
             raise _refused(_shown(path), "is not a directory", "choose another state directory") from None
         except OSError as error:
-            raise _unusable(path, error) from error
+            raise unusable(path, error) from error
 
 
 def _make_private(path: str) -> None:
@@ -118,7 +118,7 @@ def check(place: StateDir) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise _unusable(place.path, error) from error
+        raise unusable(place.path, error) from error
     if not stat.S_ISDIR(status.st_mode):
         raise _refused(shown, "is not a directory", "choose another state directory")
     if status.st_uid != os.geteuid():
@@ -199,7 +199,7 @@ def load_key(place: StateDir, *, create: bool) -> bytes:
             ) from None
         return _make_key(place)
     except OSError as error:
-        raise _unusable(place.key, error) from error
+        raise unusable(place.key, error) from error
     try:
         key = os.read(fd, KEY_BYTES + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
     finally:
@@ -219,7 +219,7 @@ def _make_key(place: StateDir) -> bytes:
         _replace(place.key, key, durable=True)
         _sync_directory(place.path)  # the digests that it made must never outlive it
     except OSError as error:
-        raise _unusable(place.key, error) from error
+        raise unusable(place.key, error) from error
     return key
 
 
@@ -292,19 +292,20 @@ class Ownership:
         except Timeout:
             return False
         except OSError as error:
-            raise _unusable(self._place.lock, error) from error
+            raise unusable(self._place.lock, error) from error
         try:
-            directory = os.open(self._place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+            directory = forks.opened(lambda: os.open(self._place.path, flags))
         except OSError as error:
             self._file_lock.release()
-            raise _unusable(self._place.path, error) from error
+            raise unusable(self._place.path, error) from error
         try:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(directory)
+            forks.close(directory)
             self._file_lock.release()
             return False
-        self._directory = forks.guard(directory)
+        self._directory = directory
         return True
 
     def _sign(self) -> None:
@@ -364,7 +365,7 @@ def _refused(what: str, problem: str, hint: str) -> SupervisorError:
     )
 
 
-def _unusable(path: str, error: OSError) -> SupervisorError:
+def unusable(path: str, error: OSError) -> SupervisorError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return no_space(0)
     return _refused(

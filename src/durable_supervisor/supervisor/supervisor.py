@@ -273,21 +273,19 @@ class Supervisor(Observer):
         return _answer(admission, state)
 
     def _on_news(self, run_id: str) -> None:
-        """A worker said something, or ended: look at its evidence, a little later if it just began."""
+        """A worker's program was released, or its channel has closed."""
         if self._closed:
             return
-        link = self._dispatcher.links.get(run_id)
-        if link is not None and not link.ended.done():
-            self._loop.call_later(_RELEASE_FOLD_DELAY, self._mark_open, run_id)
+        if run_id in self._dispatcher.links:
+            self._loop.call_later(_RELEASE_FOLD_DELAY, self._mark_if_running, run_id)
             return
         self._reconciler.mark(run_id)
-        if (
-            link is None and self._admitting
-        ):  # its channel has closed: should it live on all the same, its end is watched
+        if self._admitting:  # should the worker live on all the same, its end is watched
             self._in_background(self._watch(run_id))
 
-    def _mark_open(self, run_id: str) -> None:
-        if not self._closed:
+    def _mark_if_running(self, run_id: str) -> None:
+        link = self._dispatcher.links.get(run_id)
+        if link is not None and not link.ended.done() and not self._closed:
             self._reconciler.mark(run_id)
 
     async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:

@@ -42,11 +42,11 @@ class Workers:
         for watch in list(self._children):
             watch.close()
 
-    async def start(self, run_id: str, channel: int, log: int, log_path: str) -> str | None:
+    async def start(self, run_id: str, channel: int, log: int, log_path: str) -> None:
         """Give the locked ``log`` and the worker's end of its ``channel`` to a new worker.
 
         Closes ``log`` here, whatever happens: from then on the lock is the worker's alone.
-        Answers why the zygote was expected and did not do it, else None.  Raises
+        Where the zygote was expected and did not do it, the worker logs why.  Raises
         OSError when no worker could be started.
         """
         self._started += 1
@@ -56,15 +56,14 @@ class Workers:
             if zygote is not None:
                 missed = await zygote.fork(run_id, channel, log)
                 if missed is None:
-                    return None
+                    return
                 if zygote.dead:
                     # It may have forked before it died. Then the worker holds the lock.
                     log = self._take_back(log, log_path)
                     if log < 0:
-                        return None
-            pid = await self._blocking(lambda: spawn_worker(run_id, channel, log))
+                        return
+            pid = await self._blocking(lambda: spawn_worker(run_id, channel, log, missed))
             self._reap_later(pid)
-            return missed
         finally:
             if log >= 0:
                 forks.close(log)
@@ -79,7 +78,7 @@ class Workers:
     def _take_back(self, log: int, path: str) -> int:
         """Our copy of the lock is no proof while we hold it: let go, then try to take it anew."""
         forks.close(log)
-        fd = forks.guard(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+        fd = forks.opened(lambda: os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
         if try_lock(fd):
             return fd
         forks.close(fd)
@@ -108,21 +107,20 @@ class _Zygote:
         self._answers: dict[str, asyncio.Future[tuple[str, int]]] = {}
         self._gone = self._loop.create_future()
         control.setblocking(False)
-        forks.guard(control.fileno())
         self._loop.add_reader(control.fileno(), self._answered)
         self._watch = ExitWatch.of_child(pid, self._exited)
 
     @classmethod
     def spawn(cls) -> _Zygote | None:
         """None where a process cannot be had, or its death could not be watched."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = forks.socketpair(socket.SOCK_SEQPACKET)
         try:
             zygote = cls(spawn_zygote(theirs.fileno()), ours)
         except OSError:
-            ours.close()
+            forks.close_socket(ours)
             return None
         finally:
-            theirs.close()
+            forks.close_socket(theirs)
         if zygote._watch is None:
             zygote.close()
             return None
@@ -156,8 +154,7 @@ class _Zygote:
     def close(self) -> None:
         if self._control.fileno() >= 0:
             self._loop.remove_reader(self._control.fileno())
-            forks.release(self._control.fileno())
-            self._control.close()
+            forks.close_socket(self._control)
         self.dead = True
         for answer in self._answers.values():
             if not answer.done():

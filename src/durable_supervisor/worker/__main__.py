@@ -1,4 +1,4 @@
-"""Entry of a worker started by exec: ``python -I -S -X utf8 __main__.py RUN_ID``.
+"""Entry of a worker started by exec: ``python -I -S -X utf8 __main__.py RUN_ID [CAUSE]``.
 
 ``-I -S`` keeps the host's environment and site-packages out and the start fast;
 so the package's own folder is appended to the path here.  Descriptors: 3 is the
@@ -20,4 +20,4 @@ if __name__ == "__main__":
     sys.path.append(_source_root())
     from durable_supervisor.worker.main import work
 
-    work()
+    work(sys.argv[2] if len(sys.argv) > 2 else None)

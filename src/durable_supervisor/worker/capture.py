@@ -9,7 +9,7 @@ from .poller import READ, Poller
 from .record import Recorder
 from .redact import Redactor, Utf8Boundary
 
-_CHUNK = 256 * 1024
+_CHUNK = 64 * 1024  # what a pipe holds (pipe(7))
 
 
 class Capture:

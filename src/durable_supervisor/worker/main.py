@@ -31,8 +31,11 @@ _STARTED = 0
 _FAILED = 1
 
 
-def work() -> None:
-    """The whole life of a worker process.  Never returns."""
+def work(cause: str | None = None) -> None:
+    """The whole life of a worker process.  Never returns.
+
+    ``cause``: why it was started by exec although a zygote was expected to fork it.
+    """
     status = _FAILED
     try:
         harden()
@@ -43,7 +46,7 @@ def work() -> None:
         spec = receive_spec(channel)
         if spec is not None:
             failpoint("worker.spec_received")
-            status = _run(spec, channel, LOG_FD)
+            status = _run(spec, channel, LOG_FD, cause)
     except SystemExit:
         raise
     except BaseException:  # noqa: BLE001  the last resort: there is no log to tell
@@ -79,7 +82,7 @@ def close_strangers(last: int) -> None:
                 continue  # the descriptor of the listing itself
 
 
-def _run(spec: Spec, channel: socket.socket, log_fd: int) -> int:
+def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> int:
     clock = Clock()
     paths = RunPaths(spec.runs_dir, spec.shard, spec.run_id)
     cap_out, cap_err = spec.max_stdout_bytes, spec.max_stderr_bytes
@@ -98,6 +101,7 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int) -> int:
     )
     failpoint("worker.log_open")
     try:
+        _record_dispatch(spec, log, cause)
         tending = _start(spec, channel, log, clock, paths)
         if tending is None:
             return _FAILED
@@ -108,10 +112,8 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int) -> int:
         raise
 
 
-def _start(
-    spec: Spec, channel: socket.socket, log: LogWriter, clock: Clock, paths: RunPaths
-) -> Tending | None:
-    """Through the gate.  None: user code provably never ran, and the log says why."""
+def _record_dispatch(spec: Spec, log: LogWriter, cause: str | None) -> None:
+    """Who owns the run from now on: in the log before anything is forked."""
     log.append(
         Kind.RUN_DISPATCHED,
         {
@@ -121,10 +123,16 @@ def _start(
             "cwd": spec.shown_cwd,
         },
     )
-    if spec.warning is not None:
-        log.append(Kind.RUN_WARNING, {"reason": "started_by_exec", "cause": spec.warning})
+    if cause is not None:
+        log.append(Kind.RUN_WARNING, {"reason": "started_by_exec", "cause": cause})
     log.flush()
     failpoint("worker.dispatched")
+
+
+def _start(
+    spec: Spec, channel: socket.socket, log: LogWriter, clock: Clock, paths: RunPaths
+) -> Tending | None:
+    """Through the gate.  None: user code provably never ran, and the log says why."""
     tending = Tending(spec, log, clock, paths, channel)
     try:
         check_cwd(spec.cwd)

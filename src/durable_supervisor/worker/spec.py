@@ -9,6 +9,7 @@ from ..process.channel import FrameParser
 # At exit the kernel closes descriptors in this order: whoever sees the channel end finds the lock free.
 LOG_FD = 3  # the locked run log
 CHANNEL_FD = 4  # the worker's end of its channel to the supervisor
+_CHUNK = 64 * 1024
 STDIN_NULL, STDIN_BYTES, STDIN_OPEN = "null", "bytes", "open"
 
 
@@ -18,7 +19,7 @@ class Spec:
     __slots__ = (
         "argv", "attempt", "completion", "cwd", "env", "grace", "idle_timeout", "max_stderr_bytes",
         "max_stdout_bytes", "on_limit", "run_id", "runs_dir", "secrets", "shard", "shown_argv", "shown_cwd",
-        "stdin", "stdin_bytes", "timeout", "umask", "warning",
+        "stdin", "stdin_bytes", "timeout", "umask",
     )  # fmt: skip
 
     run_id: str
@@ -41,7 +42,6 @@ class Spec:
     on_limit: str
     stdin: str
     stdin_bytes: bytes
-    warning: str | None  # why it was started in another way than meant
 
     @classmethod
     def from_message(cls, message: dict[str, object], blob: bytes) -> Spec:
@@ -58,7 +58,7 @@ def receive_spec(channel: socket.socket) -> Spec | None:
     """Wait for the whole spec.  None: the supervisor died first, so nothing was dispatched."""
     parser = FrameParser()
     while True:
-        data = channel.recv(1 << 20)
+        data = channel.recv(_CHUNK)
         if not data:
             return None
         for message, blob in parser.feed(data):

@@ -23,6 +23,7 @@ def serve() -> None:
     import signal
     import socket
 
+    from durable_supervisor.process.identity import warm
     from durable_supervisor.worker.main import close_strangers, work
 
     close_strangers(CONTROL_FD)
@@ -34,6 +35,7 @@ def serve() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     control = socket.socket(fileno=CONTROL_FD)
     # What is loaded now is shared with every worker for good: keep the collector from touching it.
+    warm()
     gc.collect()
     gc.freeze()
     poll = select.poll()

@@ -1,0 +1,127 @@
+"""The one transaction in which a request becomes an intent: look up, make and lock the log, write the row.
+
+All of it runs in the journal's own thread, so that a start costs one hop and one
+commit.  Nothing is dispatched before that commit is on the disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import suppress
+
+from ..journal import runs
+from ..journal.rows import Admission
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.ids import new_run_id
+from ..process import forks
+from ..process.clock import Clock, boot_id
+from ..process.failpoints import failpoint
+from ..process.locks import try_lock
+from ..runlog.create import create_log
+from ..runlog.paths import RunPaths, shard_of
+from ..runlog.reader import LogReader
+from .admission import Place, Prepared
+from .opening import RECOVER_HINT, Identity, judge_stranger
+from .state_dir import StateDir, check_space, no_space, unusable
+
+_NOTHING_WRITTEN = (ErrorCode.BUSY, ErrorCode.NO_SPACE, ErrorCode.JOURNAL_BEHIND)
+
+
+class AdmitWork:
+    """One request's part of a journal transaction.
+
+    Called again after a rollback, it goes on with the log it has made.  ``log`` is the
+    locked descriptor, -1 while there is none; `let_go` or the dispatcher closes it.
+    """
+
+    def __init__(
+        self,
+        directory: StateDir,
+        identity: Identity,
+        clock: Clock,
+        serials: Iterator[int],
+        prepared: Prepared,
+    ) -> None:
+        self.log = -1
+        self.place: Place | None = None
+        self._directory = directory
+        self._identity = identity
+        self._clock = clock
+        self._serials = serials
+        self._prepared = prepared
+
+    def __call__(self, conn: sqlite3.Connection) -> Admission:
+        """``new`` and ``retry`` carry an intent and a log; of any other kind nothing was made.
+
+        Raises ``NO_SPACE``, ``JOURNAL_BEHIND``, and OSError where the log cannot be made.
+        """
+        request, prepared = self._prepared.request, self._prepared
+        known = runs.preview(conn, request.owner, request.request_id, prepared.digests, prepared.key_id)
+        if known is not None and known.kind != "retryable":
+            return known
+        if self.place is None:
+            check_space(self._directory)
+            self.place = self._choose(known)
+            failpoint("start.chosen")
+        if self.log < 0:
+            self.log = self._create_log(self.place)
+            failpoint("start.log_created")
+        intent = prepared.intent(self.place, boot_id(), self._clock.wall_ns())
+        admission = runs.admit(conn, intent)
+        failpoint("start.admitting")
+        return admission
+
+    def paths(self) -> RunPaths:
+        """The files of the run that was chosen."""
+        assert self.place is not None  # noqa: S101  only asked once there is a log
+        return RunPaths(self._directory.runs, self.place.shard, self.place.run_id)
+
+    def let_go(self, error: BaseException | None) -> None:
+        """The start ends before a worker has the log.
+
+        A refusal of the journal proves that there is no intent, so the log was never
+        anybody's.  After anything else (a cancelled loop) there may be one, which the log
+        then proves never dispatched; without one the next opening sweeps the log away.
+        """
+        if self.log < 0 or self.place is None:
+            return
+        refused = isinstance(error, SupervisorError) and error.code in _NOTHING_WRITTEN
+        if error is None or refused:
+            with suppress(OSError):
+                os.unlink(self.paths().log(self.place.attempt))
+        forks.close(self.log)
+        self.log = -1
+
+    def _choose(self, known: Admission | None) -> Place:
+        """A new run, or the next attempt of one that provably never ran."""
+        if known is None:
+            serial = next(self._serials)
+            return Place(new_run_id(os.urandom), serial, shard_of(serial), 1, 1)
+        row = known.row
+        evidence = LogReader(RunPaths(self._directory.runs, row.shard, row.run_id), row.attempt).evidence()
+        return Place(row.run_id, row.serial, row.shard, row.attempt + 1, evidence.head + 1)
+
+    def _create_log(self, place: Place) -> int:
+        header = self._prepared.header(place, self._identity.directory_id, boot_id(), self._clock.wall_ns())
+        if os.path.lexists(self.paths().log(place.attempt)):
+            # Of an attempt that no intent followed, in a shard too old to be looked at when opening?
+            judge_stranger(self.paths(), place.attempt, self._identity)
+        try:
+            fd = forks.opened(lambda: create_log(self.paths(), header))
+        except FileExistsError:
+            raise SupervisorError(
+                ErrorCode.JOURNAL_BEHIND,
+                f"the journal does not know the log of run {place.run_id}, attempt {place.attempt}",
+                phase=Phase.ADMIT,
+                hint=RECOVER_HINT,
+            ) from None
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise no_space(0) from error
+            raise unusable(self.paths().dir, error) from error
+        failpoint("start.log_unlocked")
+        try_lock(fd)  # nobody else can have it: the file is new
+        return fd
