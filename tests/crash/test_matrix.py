@@ -63,6 +63,7 @@ EXIT = Scenario()
 HELD = Scenario('echo ready; n=0; while [ ! -e "$3" ] && [ $n -lt 1200 ]; do n=$((n+1)); sleep 0.05; done')
 STOP = Scenario(STUBBORN, stop=True, options={"limits": {"grace": 0.2}})
 REST = Scenario(LEFTOVER, options={"limits": {"grace": 0.2}})
+LONG = Scenario(options={"stdin": "x" * 3_000_000})
 MISSING = Scenario(missing=True)
 # Output of many segments, far beyond the cap, in writes that the background sync is due for.
 LOUD = Scenario(
@@ -130,8 +131,8 @@ HOST: dict[str, tuple[Scenario, tuple[str, ...]]] = {
     "start.log_created": (EXIT, ABSENT),
     "start.admitting": (EXIT, ABSENT),
     "start.committed": (EXIT, NEVER),
-    "start.spawned": (EXIT, NEVER),
-    "start.zygote_asked": (EXIT, NEVER),
+    "start.spawned": (EXIT, FINISHED),  # the spec was on the channel before the worker
+    "start.zygote_asked": (EXIT, FINISHED),
     "start.handed_over": (EXIT, FINISHED),
     "start.answered": (EXIT, FINISHED),
     "stop.marked": (STOP, FINISHED),
@@ -142,6 +143,8 @@ HOST: dict[str, tuple[Scenario, tuple[str, ...]]] = {
     "reconcile.folded": (EXIT, FINISHED),
 }
 MORE_HOST = {
+    "start.spawned": (LONG, NEVER),  # of a long one the worker never gets the rest
+    "start.zygote_asked": (LONG, NEVER),
     "reconcile.judged": (MISSING, NEVER),
     "reconcile.before_fold": (HELD, FINISHED),
     "reconcile.folding": (STOP, FINISHED),

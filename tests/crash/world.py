@@ -46,6 +46,8 @@ class World:
         """The request, once more."""
         values = {"argv": self.argv, **self.options, **changes}
         limits = Limits(**values.pop("limits", {}))
+        if "stdin" in values:
+            values["stdin"] = values["stdin"].encode()
         chosen = {name: values.pop(name) for name in ("completion",) if name in values}
         return await sup.start(Command(**values), request_id=self.request_id, limits=limits, **chosen)
 
