@@ -23,7 +23,7 @@ from durable_supervisor.process.failpoints import VARIABLE
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.signals import signal_ticks
 from durable_supervisor.runlog.format import decode_header
-from tests.crash.harness import QUICK, assert_nothing_left, logs
+from tests.crash.harness import assert_nothing_left, logs
 from tests.crash.test_matrix import stopped
 from tests.crash.world import World, facts, no_guess, read_all
 from tests.support import eventually
@@ -139,7 +139,7 @@ async def judge(world: World, image: Image) -> tuple[RunState, str | None]:
 @pytest.mark.parametrize("step", ["worker.spawned", "worker.released", "worker.captured"])
 async def test_nothing_was_synced(world: World, tmp_path: Path, step: str) -> None:
     """From the hand-over to the first background sync: the release may have been in the page cache."""
-    world.argv = world.ledger.program(world.request_id, QUICK)
+    world.argv = world.ledger.waiting(world.request_id)
     before = stop_at(world, step, tmp_path)
     seen = {}
     for image in images(before, tmp_path / "images", synced=0):
@@ -149,7 +149,7 @@ async def test_nothing_was_synced(world: World, tmp_path: Path, step: str) -> No
 
 @pytest.mark.parametrize("step", ["worker.spawned", "worker.released", "worker.captured"])
 async def test_the_name_of_the_log_was_not_synced(world: World, tmp_path: Path, step: str) -> None:
-    world.argv = world.ledger.program(world.request_id, QUICK)
+    world.argv = world.ledger.waiting(world.request_id)
     before = stop_at(world, step, tmp_path)
     image = _copy(before, tmp_path / "unnamed")
     image.log.unlink()
