@@ -405,6 +405,22 @@ async def test_an_observer_stops_a_run_of_a_living_owner(runs: Runs, marker: Mar
     assert (await runs.wait(run)).outcome == receipt.outcome
 
 
+async def test_no_stray_signal_of_its_program_ends_a_worker(runs: Runs) -> None:
+    script = """
+import os, signal
+fatal = {signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE,
+         signal.SIGILL, signal.SIGABRT, signal.SIGSYS, signal.SIGTRAP, signal.SIGSTKFLT}
+for signo in set(signal.Signals) - fatal - {signal.SIGRTMIN, signal.SIGRTMAX}:
+    os.kill(os.getppid(), signo)
+print("sent")
+raise SystemExit(5)
+"""
+    run = await runs.python(script)
+    receipt = await runs.receipt(run)
+    assert receipt["outcome"] == {"kind": "exited", "code": 5, "signal": None}
+    assert await runs.output(run) == b"sent\n"
+
+
 async def test_a_worker_is_gone_when_its_run_is(runs: Runs) -> None:
     run = await runs.sh("exit 0")
     worker = await runs.worker(run.id)

@@ -261,7 +261,7 @@ async def test_a_held_pipe_delays_the_end_by_no_more_than_the_drain(runs: Runs, 
     begin = time.monotonic()
     run = await runs.sh(f"setsid sleep {marker} & exit 0", timeout=30)
     receipt = await runs.receipt(run)
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 8
     gone(marker)
     assert receipt["outcome"]["kind"] == "exited"
 

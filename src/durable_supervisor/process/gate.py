@@ -22,14 +22,22 @@ _STEPS = ("cwd", "exec", "prepare")
 _NEVER_RELEASED = 127
 # A worker has no descriptor as high as this when it forks: it has just begun.
 _ABOVE = 128
-# What workers ignore, and what the interpreter does.
-_IGNORED_BY_US = (
+# What workers ignore: whatever a program may send its parent by mistake and would end it.  (Real-time
+# signals would too, but nobody sends those by mistake, and each costs every start a microsecond or two.)
+STRAY_SIGNALS = (
     signal.SIGHUP,
     signal.SIGINT,
     signal.SIGQUIT,
     signal.SIGTERM,
     signal.SIGUSR1,
+    signal.SIGUSR2,
     signal.SIGPIPE,
+    signal.SIGALRM,
+    signal.SIGVTALRM,
+    signal.SIGPROF,
+    signal.SIGIO,
+    signal.SIGPWR,
+    signal.SIGXCPU,
     signal.SIGXFSZ,
 )
 
@@ -135,7 +143,7 @@ def _child(program: Program, stdio: Stdio, gate: int, failure: int) -> None:
 
 def _default_signals() -> None:
     """An ignored signal stays ignored over exec, and so does the mask (signal(7)); handlers do not."""
-    for signo in _IGNORED_BY_US:
+    for signo in STRAY_SIGNALS:
         signal.signal(signo, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 

@@ -17,7 +17,7 @@ from ..model.secrets import redact_text
 from ..process import libc
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
-from ..process.gate import PausedProgram, Program, Stdio, fork_paused
+from ..process.gate import STRAY_SIGNALS, PausedProgram, Program, Stdio, fork_paused
 from ..process.identity import identity_from_stat, read_stat, self_identity
 from ..process.program import StartFailure, check_cwd, resolve
 from ..runlog.bounds import segment_size
@@ -60,12 +60,9 @@ def harden() -> None:
     """Become independent of whoever started us, and the parent of every orphan below us."""
     os.umask(0o077)
     os.chdir("/")
-    for signo in (signal.SIGHUP, signal.SIGPIPE, signal.SIGINT, signal.SIGQUIT):
+    for signo in STRAY_SIGNALS:  # TERM and USR1 get their handlers when the loop takes over
         signal.signal(signo, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would break waitid (wait(2))
-    # Until the loop takes over, these must not kill a worker that is already on record.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     close_strangers(CHANNEL_FD)
     libc.set_child_subreaper()
