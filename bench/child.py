@@ -43,6 +43,7 @@ def answer(argv: Sequence[str], extra: Mapping[str, str] | None = None, timeout:
             _end_group(child)
     lines = out.decode(errors="replace").splitlines()
     if child.returncode or not lines:
+        sys.stderr.write(err.decode(errors="replace"))
         raise ChildFailed(f"exit {child.returncode}: {_last(err)}")
     return json.loads(lines[-1])
 

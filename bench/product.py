@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from durable_supervisor import Command, Limits, OutcomeKind, RunState, RunView, Supervisor
+from durable_supervisor import Command, Limits, OutcomeKind, RunState, RunView, Supervisor, SupervisorError
 from durable_supervisor.journal.rows import Admission
 
 from .baselines import TRUE
@@ -24,8 +24,11 @@ async def supervisor(directory: Path) -> AsyncIterator[Supervisor]:
     sup = await Supervisor.open(directory / "state", zygote=True)
     try:
         yield sup
-    finally:
-        await end(sup)
+    except BaseException:
+        with suppress(SupervisorError):  # what went wrong first is what matters
+            await end(sup)
+        raise
+    await end(sup)
 
 
 async def end(sup: Supervisor) -> None:
