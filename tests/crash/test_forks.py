@@ -12,7 +12,7 @@ import pytest
 
 from durable_supervisor import RunState, Supervisor
 from durable_supervisor.process.identity import read_stat
-from durable_supervisor.process.locks import LockState, probe_lock
+from durable_supervisor.process.locks import LockState, keep_held, probe_lock, try_lock
 from tests.crash.harness import assert_nothing_left, logs
 from tests.crash.test_life import kill_and_see, worker_of
 from tests.crash.world import World, check_guarantees, settle
@@ -58,6 +58,27 @@ async def test_a_forked_helper_keeps_nothing_of_its_host(world: World) -> None:
                 [log] = logs(world.state_dir)
                 assert probe_lock(str(log)) is LockState.FREE
             await check_guarantees(world, ["unknown"])
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_lock_is_let_go_of_without_a_break(tmp_path: Path, copied: bool) -> None:
+    """To learn whether somebody else has a copy of it, which is who holds it then."""
+    path = tmp_path / "log"
+    path.touch()
+    old, new = (os.open(path, os.O_RDWR) for _ in range(2))
+    copy = os.dup(old) if copied else -1  # as a worker would have it
+    assert try_lock(old)
+    assert not try_lock(new)
+    keep_held(old, new)
+    assert probe_lock(str(path)) is LockState.HELD
+    os.close(old)
+    assert probe_lock(str(path)) is LockState.HELD
+    assert try_lock(new) is not copied
+    os.close(new)
+    assert probe_lock(str(path)) is (LockState.HELD if copied else LockState.FREE)
+    if copied:
+        os.close(copy)
+        assert probe_lock(str(path)) is LockState.FREE
 
 
 @pytest.mark.parametrize("mode", ["exec", "zygote"])

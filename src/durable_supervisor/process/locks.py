@@ -16,6 +16,7 @@ from enum import Enum
 
 # struct flock of 64-bit Linux: type, whence, start, len, pid (padded to its alignment).
 _FLOCK = struct.Struct("@hhqqi0q")
+_LAST_BYTE = 1 << 62  # of a range that no file reaches
 
 
 class LockState(str, Enum):
@@ -34,6 +35,16 @@ def try_lock(fd: int) -> bool:
             return False
         raise
     return True
+
+
+def keep_held(old: int, new: int) -> None:
+    """Let ``new``, another description of the same file, hold a byte of the lock that ``old`` holds.
+
+    So ``old`` can be let go of, to see whether anybody else has a copy of it (then
+    `try_lock` of ``new`` fails), and at no moment does the file look free.  Raises OSError.
+    """
+    for fd, kind in ((old, fcntl.F_UNLCK), (new, fcntl.F_WRLCK)):
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, _LAST_BYTE, 1, 0))
 
 
 def is_locked(fd: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..process import forks
 from ..process.failpoints import failpoint
-from ..process.locks import try_lock
+from ..process.locks import keep_held, try_lock
 from .links import ExitWatch
 from .spawn import spawn_worker, spawn_zygote
 
@@ -76,9 +76,13 @@ class Workers:
         return self._zygote
 
     def _take_back(self, log: int, path: str) -> int:
-        """Our copy of the lock is no proof while we hold it: let go, then try to take it anew."""
-        forks.close(log)
+        """Our copy of the lock is no proof while we hold it: let go, then try to take it anew.
+
+        A byte of it stays held all the while, or a reconciler could find the run abandoned.
+        """
         fd = forks.opened(lambda: os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+        keep_held(log, fd)
+        forks.close(log)
         if try_lock(fd):
             return fd
         forks.close(fd)
