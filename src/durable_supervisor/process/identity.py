@@ -22,18 +22,23 @@ class Liveness(str, Enum):
 class Stat:
     """The few fields of ``/proc/<pid>/stat`` (proc(5)) that matter here."""
 
-    __slots__ = ("pid", "ppid", "start_ticks", "state")
+    __slots__ = ("pid", "ppid", "start_ticks", "state", "threads")
 
-    def __init__(self, pid: int, state: str, ppid: int, start_ticks: int) -> None:
+    def __init__(self, pid: int, state: str, ppid: int, threads: int, start_ticks: int) -> None:
         self.pid = pid
         self.state = state
         self.ppid = ppid
+        self.threads = threads
         self.start_ticks = start_ticks
 
     @property
     def dead(self) -> bool:
-        """A zombie (or a task on its way out) runs no more code."""
-        return self.state in "ZX"
+        """A zombie (or a task on its way out) runs no more code.
+
+        The state is that of the first thread alone: when that one has left by itself
+        (pthread_exit(3)) it is a zombie, and the others go on.
+        """
+        return self.state in "ZX" and self.threads <= 1
 
 
 def read_stat(pid: int) -> Stat | None:
@@ -45,7 +50,7 @@ def read_stat(pid: int) -> Stat | None:
         return None
     # The name in parentheses may hold spaces and parentheses: cut at the last one.
     fields = line[line.rindex(b")") + 2 :].split()
-    return Stat(pid, fields[0].decode("ascii"), int(fields[1]), int(fields[19]))
+    return Stat(pid, fields[0].decode("ascii"), int(fields[1]), int(fields[17]), int(fields[19]))
 
 
 def read_identity(pid: int) -> ProcessIdentity | None:

@@ -27,7 +27,10 @@ def descendants(root: int) -> list[Stat]:
         if pid in seen:
             continue
         seen.add(pid)
-        stat = read_stat(pid)
+        try:
+            stat = read_stat(pid)
+        except PermissionError:  # another user's, on a /proc mounted with hidepid
+            continue
         if stat is None:
             continue
         if not stat.dead:
@@ -41,7 +44,7 @@ def children_of(pid: int) -> list[int]:
     children: list[int] = []
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return children
     for task in tasks:
         try:

@@ -16,7 +16,7 @@ _BACKLOG = 64
 _CHUNK = 64 * 1024
 _MAX_CONNECTIONS = 128
 _MAX_JSON = 64 * 1024
-_MAX_BLOB = 16 * 1024 * 1024
+_MAX_BLOB = 1024 * 1024  # a piece of stdin
 _MAX_UNSENT = 256 * 1024
 
 OnMessage = Callable[["Connection", dict[str, object], bytes], None]

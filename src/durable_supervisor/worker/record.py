@@ -94,8 +94,11 @@ class Recorder:
             return  # what is on the disk will be synced with what follows
         self._unsynced = 0
         failpoint("worker.syncing")
-        # One short-lived thread: fdatasync releases the interpreter while the disk works.
-        _thread.start_new_thread(self._sync_in_thread, (self._syncing,))
+        try:
+            # One short-lived thread: fdatasync releases the interpreter while the disk works.
+            _thread.start_new_thread(self._sync_in_thread, (self._syncing,))
+        except RuntimeError:  # no process or memory left for a thread, maybe by the program's own doing
+            self._sync_in_thread(self._syncing)
 
     def _sync_in_thread(self, job: SyncJob) -> None:
         try:
