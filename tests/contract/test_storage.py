@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
@@ -159,7 +160,11 @@ def folder(path: Path) -> None:
 
 def other_log(path: Path) -> None:
     """Another run's log under this run's name."""
-    other = next(one for one in sorted(path.parent.glob("*.log")) if one != path and one.stat().st_size > 100)
+    other = next(
+        one
+        for one in sorted(path.parent.glob("*.log"))
+        if one != path and stat.S_ISREG(one.lstat().st_mode) and one.stat().st_size > 1000
+    )
     path.unlink()
     shutil.copy(other, path)
 
@@ -306,6 +311,7 @@ async def test_damaged_logs_of_settled_runs_change_no_outcome(state_dir: Path) -
             await runs.wait(run)
             before[name] = await runs.events(run)
             ended[name] = await runs.sup.inspect(run.id)
+        await runs.sup.reconcile()
     # Each is in the journal; else the log would be the only evidence of its end.
     with sqlite3.connect(state_dir / "journal.db") as conn:
         assert conn.execute("SELECT DISTINCT state FROM runs").fetchall() == [("finished",)]
@@ -468,6 +474,7 @@ async def test_settled_runs_need_their_log_for_nothing(state_dir: Path) -> None:
     async with open_runs(state_dir) as runs:
         run = await runs.sup.start(Command(argv=["sh", "-c", "exit 9"]), request_id="kept")
         await runs.wait(run)
+        await runs.sup.reconcile()  # now the journal has it too
     shutil.rmtree(state_dir / "runs")
     async with open_runs(state_dir) as runs:
         same = await runs.sup.start(Command(argv=["sh", "-c", "exit 9"]), request_id="kept")

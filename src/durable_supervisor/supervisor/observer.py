@@ -169,6 +169,7 @@ class Observer:
         Raises ``OUTCOME_UNKNOWN`` (with run id and evidence in ``details``) for unknown and
         quarantined runs, ``WAIT_TIMEOUT`` after ``timeout`` seconds.
         """
+        self._check_open()
         check_timeout("timeout", timeout)
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout

@@ -13,7 +13,7 @@ from ..journal import runs
 from ..journal.connection import Journal
 from ..journal.listing import judged_runs
 from ..journal.rows import Admission, RunRow
-from ..model.command import Command, Completion, Limits
+from ..model.command import Command, Completion, Limits, check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
 from ..model.request import DEFAULT_OWNER, StartRequest
@@ -176,13 +176,19 @@ class Supervisor(Observer):
 
         What could not be confirmed by then is named in the report, and goes on or not.
         """
+        check_timeout("timeout", timeout)
+        self._check_open()
         self._admitting = False
+        deadline = self._loop.time() + timeout
         stopped: list[str] = []
         unconfirmed: list[str] = []
         if stop_runs:
+            if self._tasks:  # a start under way becomes a run, to be stopped with the others
+                await asyncio.wait(set(self._tasks), timeout=timeout)
+            left = max(0.0, deadline - self._loop.time())
             rows = [row for row in await self._judged_rows() if row.state in OPEN_STATES]
             results = await asyncio.gather(
-                *(self.stop(row.run_id, timeout=timeout) for row in rows), return_exceptions=True
+                *(self.stop(row.run_id, timeout=left) for row in rows), return_exceptions=True
             )
             for row, result in zip(rows, results, strict=True):
                 (stopped if isinstance(result, StopReceipt) else unconfirmed).append(row.run_id)
