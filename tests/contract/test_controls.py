@@ -16,9 +16,10 @@ import pytest
 
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.events import Kind
-from durable_supervisor.process.channel import FrameParser, encode_frame
+from durable_supervisor.process.channel import encode_frame
 from durable_supervisor.supervisor.answers import Run
 from durable_supervisor.supervisor.observer import Observer
+from tests.contract.peers import Peer
 from tests.contract.runs import Marker, Runs, gone
 from tests.support import eventually, eventually_async, running
 
@@ -37,46 +38,6 @@ async def socket_of(runs: Runs, run: Run) -> Path:
 
     found: list[Path] = await eventually_async(listening)
     return found[0]
-
-
-class Peer:
-    """A blocking client of the socket, which sends whatever it is told to."""
-
-    def __init__(self, path: Path) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(10)
-        directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-        try:
-            self.socket.connect(f"/proc/self/fd/{directory}/{path.name}")
-        except OSError:
-            self.socket.close()
-            raise
-        finally:
-            os.close(directory)
-        self.parser = FrameParser()
-        self.frames: list[dict[str, object]] = []
-
-    def send(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def answer(self) -> dict[str, object] | None:
-        """The next frame; None when the worker has hung up."""
-        while not self.frames:
-            try:
-                data = self.socket.recv(65536)
-            except ConnectionResetError:
-                return None
-            if not data:
-                return None
-            self.frames += [message for message, _ in self.parser.feed(data)]
-        return self.frames.pop(0)
-
-    def ask(self, message: dict[str, object], blob: bytes = b"") -> dict[str, object] | None:
-        self.send(encode_frame(message, blob))
-        return self.answer()
-
-    def close(self) -> None:
-        self.socket.close()
 
 
 def _served(path: Path) -> bool:

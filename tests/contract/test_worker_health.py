@@ -14,6 +14,7 @@ import pytest
 
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.outcome import Outcome, OutcomeKind
+from tests.contract.peers import Peer
 from tests.contract.runs import Marker, Runs, appear, gone
 from tests.support import eventually_async
 
@@ -76,10 +77,9 @@ async def test_connections_leave_nothing_behind(runs: Runs, marker: Marker) -> N
     before = len(os.listdir(f"/proc/{pid}/fd"))
     for _ in range(40):
         await runs.sup.signal(run.id, signal.SIGCONT)
-    half_closed = socket.socket(socket.AF_UNIX)
     [path] = runs.state_dir.rglob("*.sock")
-    half_closed.connect(os.path.relpath(path))
-    half_closed.shutdown(socket.SHUT_WR)
+    half_closed = Peer(path)
+    half_closed.socket.shutdown(socket.SHUT_WR)
     await eventually_async(lambda: len(os.listdir(f"/proc/{pid}/fd")) <= before)
     half_closed.close()
     await rests(runs, run.id)
