@@ -19,8 +19,9 @@ from durable_supervisor import (
     RunState,
     RunView,
     Supervisor,
+    SupervisorError,
 )
-from tests.contract.hosts import kill_run, log_of, open_error, refused
+from tests.contract.hosts import HostScript, check_error, kill_run, log_of, open_error, refused
 from tests.contract.runs import Marker
 from tests.support import eventually, reap_state_dir
 
@@ -216,6 +217,50 @@ async def test_an_old_backup(state_dir: Path, marker: Marker, tmp_path: Path) ->
     assert len(report["added"]) == 3  # type: ignore[arg-type]
     assert (state_dir / "journal.db").stat().st_mode & 0o077 == 0
     await check_recovered(world, report)
+
+
+HOST = """
+async with Supervisor.open(STATE) as sup:
+    ids = {}
+    for number in range(20):
+        script = 'echo "$1" >> "$2"; exec sleep "$3"'
+        words = [f"b-{number}", os.environ["LEDGER"], os.environ["MARKER"]]
+        command = Command(argv=["sh", "-c", script, "sh", *words])
+        ids[f"b-{number}"] = (await sup.start(command, request_id=f"b-{number}")).id
+    report(ids=ids)
+    await asyncio.sleep(60)
+"""
+
+
+async def test_a_backup_put_beside_a_newer_wal(state_dir: Path, marker: Marker, tmp_path: Path) -> None:
+    """The host was killed, and only journal.db restored: whatever SQLite makes of both, no id runs twice."""
+    world = World(state_dir, marker)
+    async with Supervisor.open(state_dir) as sup:
+        await world.send(sup, "ended")
+        await sup.wait(world.ids["ended"], timeout=10)
+    set_aside(state_dir, tmp_path / "backup")
+    async with Supervisor.open(state_dir) as sup:
+        await world.send(sup, "live")
+    env = {"LEDGER": str(world.ledger), "MARKER": str(marker)}
+    with HostScript(HOST, state_dir, tmp_path, env=env) as owner:
+        world.ids |= owner.facts()["ids"]
+        owner.kill()
+    assert (state_dir / "journal.db-wal").stat().st_size > 0
+    eventually(lambda: len(world.ledger.read_text().split()) == 22)
+    shutil.copy(tmp_path / "backup" / "journal.db", state_dir / "journal.db")
+    try:
+        async with Supervisor.open(state_dir) as sup:
+            assert {view.id for view in (await sup.list(limit=100)).runs} >= set(world.ids.values())
+    except SupervisorError as error:
+        check_error(error, ErrorCode.JOURNAL_BEHIND, ErrorCode.JOURNAL_CORRUPT)
+    await Supervisor.recover(state_dir)
+    async with Supervisor.open(state_dir) as sup:
+        for request_id in ("ended", "live"):
+            assert (await world.send(sup, request_id)).id == world.ids[request_id]
+        listed = {view.request_id: view.id for view in (await sup.list(limit=100)).runs}
+        assert listed == world.ids
+        await sup.shutdown(timeout=10)
+    assert sorted(world.ledger.read_text().split()) == sorted(world.ids)
 
 
 async def test_a_backup_of_while_a_run_was_open(state_dir: Path, marker: Marker, tmp_path: Path) -> None:
