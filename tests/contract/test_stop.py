@@ -243,6 +243,20 @@ async def test_what_kills_its_own_group_does_not_reach_the_worker(runs: Runs, ma
     assert receipt["incomplete"] is False
 
 
+async def test_a_shutdown_is_bounded_and_names_what_it_could_not_confirm(runs: Runs, marker: Marker) -> None:
+    obedient, stuck = await runs.sh(f"sleep {marker}"), await runs.sh(f"sleep {marker}")
+    appear(marker, 2)
+    await runs.sup.signal(stuck.id, signal.SIGCONT)  # so it listens
+    worker = await runs.worker(stuck.id)
+    signal_process(worker, signal.SIGSTOP)
+    begin = time.monotonic()
+    report = await runs.sup.shutdown(timeout=1)
+    assert time.monotonic() - begin < 8
+    assert (report.stopped, report.unconfirmed) == ([obedient.id], [stuck.id])
+    signal_process(worker, signal.SIGCONT)
+    eventually(lambda: not marker.alive())
+
+
 # Completion.
 
 

@@ -87,6 +87,24 @@ async def test_connections_leave_nothing_behind(runs: Runs, marker: Marker) -> N
     gone(marker)
 
 
+async def test_a_crowd_of_peers_leaves_descriptors_for_the_run(runs: Runs, marker: Marker) -> None:
+    run = await runs.sh(f"read go; head -c 3000000 /dev/zero; sleep {marker}; :", stdin="open")
+    await runs.sup.signal(run.id, signal.SIGCONT)
+    worker = await runs.worker(run.id)
+    resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (48, 48))
+    [path] = runs.state_dir.rglob("*.sock")
+    await runs.sup.write_stdin(run.id, b"\n")
+    crowd = [Peer(path) for _ in range(50)]
+    appear(marker, 2)
+    await rests(runs, run.id)
+    for peer in crowd:
+        peer.close()
+    await runs.sup.stop(run.id)
+    gone(marker)
+    receipt = await runs.receipt(run)
+    assert receipt["output"]["stdout"] == {"bytes": 3_000_000, "dropped": 0, "complete": True}
+
+
 async def test_a_worker_that_gets_no_thread_syncs_by_itself(runs: Runs, marker: Marker) -> None:
     """As when the program has used up all processes there may be."""
     run = await runs.sh(f"read go; head -c 3000000 /dev/zero; sleep {marker}; :", stdin="open")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import struct
 from collections.abc import Callable
@@ -183,7 +184,7 @@ class ControlSocket:
             return
         pid, uid = _credentials(peer)
         self.connections = [one for one in self.connections if one.open]
-        if uid not in (0, os.getuid()) or len(self.connections) >= _MAX_CONNECTIONS:
+        if uid not in (0, os.getuid()) or len(self.connections) >= _most_connections():
             peer.close()
             return
         self._add(Connection(peer, pid, uid))
@@ -192,3 +193,9 @@ class ControlSocket:
         self.connections.append(connection)
         connection.start(self._poller, self._on_message)
         return connection
+
+
+def _most_connections() -> int:
+    """Descriptors that peers use up would be missing for the log and for looking at the tree."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(_MAX_CONNECTIONS, soft // 4)
