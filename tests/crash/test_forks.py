@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from durable_supervisor import RunState, Supervisor
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.locks import LockState, keep_held, probe_lock, try_lock
+from durable_supervisor.process.tree import children_of
 from tests.crash.harness import assert_nothing_left, logs
 from tests.crash.test_life import kill_and_see, worker_of
 from tests.crash.world import World, check_guarantees, settle
@@ -106,6 +107,43 @@ async def test_helpers_forked_at_any_moment_hold_up_no_run(world: World, mode: s
     assert all(world.ledger.begun(one.request_id) <= 1 for one in worlds)
 
 
+def zygotes_of(pid: int) -> list[int]:
+    found = []
+    for child in children_of(pid):
+        with suppress(OSError):
+            if b"zygote.py" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(child)
+    return found
+
+
+async def test_zygotes_are_killed_among_many_starts(world: World) -> None:
+    """Whatever each of them was doing: every request is executed once, by whoever comes instead."""
+    worlds = []
+    with world.host("", "zygote") as host:
+        host.opened()
+        numbers = []
+        for number in range(24):
+            request_id = f"r-{number}"
+            argv = world.ledger.program(request_id)
+            worlds.append(World(world.state_dir, world.ledger, argv, request_id=request_id))
+            numbers.append(host.tell("start", argv=argv, request_id=request_id))
+            if number % 3 == 0:
+                for zygote in zygotes_of(host.pid):
+                    os.kill(zygote, signal.SIGKILL)
+        ids = [host.answer(number, timeout=60)["run_id"] for number in numbers]
+        for run, one in zip(ids, worlds, strict=True):
+            seen = host.ask("inspect", run=run)
+            if seen["state"] == "not_started":  # proven: then it is tried again
+                again = host.ask("start", argv=one.argv, request_id=one.request_id)
+                assert (again["run_id"], again["attempt"]) == (run, 2)
+            final = host.ask("wait", run=run)
+            assert (final["outcome"]["kind"], final["outcome"]["code"]) == ("exited", 5)
+            assert world.ledger.begun(one.request_id) == 1
+        host.leave()
+    await check_guarantees(worlds[0], ["finished"])
+
+
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("mode", ["exec", "zygote"])
 async def test_very_many_runs_leave_nothing_behind(world: World, mode: str) -> None:
     count = MANY if mode == "zygote" else MANY // 5

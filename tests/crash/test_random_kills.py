@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -177,6 +178,7 @@ class RandomKills(RuleBasedStateMachine):
         return None
 
 
+@pytest.mark.timeout(600)
 def test_any_kills_in_any_order() -> None:
     run_state_machine_as_test(
         RandomKills,
