@@ -52,5 +52,5 @@ build: venv ## Build the wheel and the source archive into dist/
 
 .PHONY: clean
 clean: ## Remove the environment, caches and built files
-	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv bench/.venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
