@@ -45,7 +45,7 @@ class Effects:
             targets = [one for one in targets if one.pid == self._run.leader]
         reached = tree.signal_all(targets, signo)
         if reached:
-            sent = {"signal": signo, "name": signal_name(signo), "pids": reached, "step": "control"}
+            sent = {"signal": signo, "name": signal_name(signo), "pids": reached}
             self._run.recorder.record(Kind.PROGRAM_SIGNALLED, sent)
         done({"result": "delivered" if reached else "no_process", "signal": signo, "pids": reached})
 
