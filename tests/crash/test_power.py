@@ -18,14 +18,14 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor import Observer, RunState, Supervisor
-from durable_supervisor.process.failpoints import VARIABLE
+from durable_supervisor import Observer, RunState, Supervisor, SupervisorError
+from durable_supervisor.model.errors import ErrorCode
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.signals import signal_ticks
 from durable_supervisor.runlog.format import decode_header
 from tests.crash.harness import assert_nothing_left, logs
 from tests.crash.test_matrix import stopped
-from tests.crash.world import World, facts, no_guess, read_all
+from tests.crash.world import World, facts, gapless, no_guess, read_all
 from tests.support import eventually
 
 BLOCK = 4096
@@ -170,6 +170,28 @@ async def test_an_exit_without_its_receipt(world: World, tmp_path: Path) -> None
     assert {state for state, _ in seen.values()} == {RunState.FINISHED, RunState.UNKNOWN}, seen
 
 
+async def test_a_cursor_beyond_what_is_left_is_told(world: World, tmp_path: Path) -> None:
+    """A reader had seen events that never reached the disk; others may stand under their numbers now."""
+    world.argv = world.ledger.program(world.request_id, SPREAD)
+    before = stop_at(world, "worker.before_receipt", tmp_path, ready=True)
+    image = _copy(before, tmp_path / "image")
+    run = image.log.name.partition(".")[0]
+    async with Observer.open(world.state_dir) as reader:
+        cursor = (await read_all(reader, run, 1000))[-1].seq
+    os.truncate(image.log, BLOCK + 100)
+    async with Supervisor.open(image.directory) as sup:
+        seen = await sup.inspect(run)
+        assert seen.state is RunState.UNKNOWN
+        assert seen.head < cursor
+        with pytest.raises(SupervisorError) as caught:
+            await sup.events(run, after=cursor)
+        assert caught.value.code is ErrorCode.CURSOR_AHEAD
+        assert (caught.value.details["head"], caught.value.details["generation"]) == (seen.head, 2)
+        page = await sup.events(run, after=seen.head)
+        assert (page.events, page.end, page.generation) == ([], True, 2)
+        assert "run.log_repaired" in [event.kind for event in await gapless(sup, run)]
+
+
 async def test_a_durable_receipt_counts_whatever_the_journal_has_lost(world: World, tmp_path: Path) -> None:
     """The log was synced whole; the journal lost every commit after the intent."""
     world.argv = world.ledger.program(world.request_id, SPREAD)
@@ -212,7 +234,3 @@ async def test_output_before_a_receipt_is_on_the_disk_before_it(world: World, tm
             events = await read_all(sup, run, 100)
             assert sum(len(event.data) for event in events) == 6 * 1500 + 1
             assert [event.seq for event in events] == list(range(1, len(events) + 1))
-
-
-def test_no_failpoint_is_armed_here() -> None:
-    assert VARIABLE not in os.environ

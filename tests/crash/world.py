@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from durable_supervisor import Command, Event, Limits, RunState, Supervisor, SupervisorError
+from durable_supervisor import Command, Event, Limits, Observer, RunState, Supervisor, SupervisorError
 from durable_supervisor.journal import feed, runs
 from durable_supervisor.journal.listing import list_runs
 from durable_supervisor.journal.reader import JournalReader
@@ -204,7 +204,7 @@ async def gapless(sup: Supervisor, run_id: str) -> list[Event]:
     return whole
 
 
-async def read_all(sup: Supervisor, run_id: str, limit: int) -> list[Event]:
+async def read_all(sup: Observer, run_id: str, limit: int) -> list[Event]:
     events: list[Event] = []
     after = 0
     while True:
