@@ -140,6 +140,7 @@ def tree_of(path: Path) -> dict[str, tuple[int, bytes]]:
     return {
         str(one.relative_to(path)): (one.lstat().st_mode, one.read_bytes() if one.is_file() else b"")
         for one in sorted(path.rglob("*"))
-        # A reader may make these two; an empty -wal file holds nothing.
-        if "-shm" not in one.name and not (one.name.endswith("-wal") and one.stat().st_size == 0)
+        # A reader may make these two (an empty -wal file holds nothing); a worker takes its socket along.
+        if not one.name.endswith(("-shm", ".sock"))
+        and not (one.name.endswith("-wal") and one.stat().st_size == 0)
     }

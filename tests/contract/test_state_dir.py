@@ -595,6 +595,8 @@ async def test_a_strange_lock_file_is_refused_or_does_not_matter(
 async def test_backups_of_a_closed_directory_are_one_file(state_dir: Path) -> None:
     """After a clean end journal.db alone holds everything."""
     await works(state_dir)
+    async with Supervisor.open(state_dir) as sup:
+        await sup.reconcile()
     log = state_dir / "journal.db-wal"  # a reader may have left an empty one
     assert not log.exists() or log.stat().st_size == 0
     with sqlite3.connect(f"file:{state_dir}/journal.db?mode=ro&immutable=1", uri=True) as conn:
