@@ -278,3 +278,13 @@ def test_a_timer_may_arm_itself_again() -> None:
     while len(seen) < 3:
         poller.turn()
     assert not poller.armed("tick")
+
+
+def test_a_timer_months_away_is_no_error(pipe: tuple[int, int]) -> None:
+    """epoll_wait(2) takes no more than 24 days at once; a silent program may have longer."""
+    poller, seen = Poller(), []
+    poller.at("idle", time.monotonic() + MAX_SECONDS, lambda: seen.append("never"))
+    poller.watch(pipe[0], READ, lambda _: seen.append("ready"))
+    os.write(pipe[1], b"x")
+    poller.turn()
+    assert seen == ["ready"]

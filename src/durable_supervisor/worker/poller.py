@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
-_FAILED = select.EPOLLHUP | select.EPOLLERR
+_LONGEST_WAIT = 86400.0  # epoll_wait(2) takes milliseconds as an int: 24 days would be too much
 
 
 class Poller:
@@ -46,7 +46,8 @@ class Poller:
         """Wait for the next readiness or timer, and serve all that are due."""
         timeout = -1.0
         if self._timers:
-            timeout = max(0.0, min(when for when, _ in self._timers.values()) - time.monotonic())
+            left = min(when for when, _ in self._timers.values()) - time.monotonic()
+            timeout = min(max(left, 0.0), _LONGEST_WAIT)
         for fd, events in self._epoll.poll(timeout):
             callback = self._callbacks.get(fd)
             if callback is not None:  # an earlier callback of this turn may have dropped it
