@@ -156,8 +156,8 @@ def _arrange_descriptors(stdio: Stdio, gate: int, failure: int) -> tuple[int, in
     """
     for target, source in enumerate((stdio.stdin, stdio.stdout, stdio.stderr)):
         os.dup2(source, target, inheritable=True)
-    highest = fcntl.fcntl(gate, fcntl.F_DUPFD_CLOEXEC, _ABOVE)
-    for target, source in ((3, failure), (4, highest)):
+    spare = fcntl.fcntl(gate, fcntl.F_DUPFD_CLOEXEC, 5)  # the gate itself may be 3 or 4
+    for target, source in ((3, failure), (4, spare)):
         os.dup2(source, target, inheritable=False)
-    os.closerange(5, highest + 1)
+    os.closerange(5, _ABOVE)
     return 4, 3

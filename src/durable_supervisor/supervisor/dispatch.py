@@ -13,6 +13,7 @@ import itertools
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from ..journal.connection import Journal
 from ..journal.rows import Admission
@@ -55,7 +56,8 @@ class Dispatcher:
         self._blocking = blocking
         self._on_news = on_news
         self._workers = Workers(blocking, zygote)
-        self._turns: dict[tuple[str, str], asyncio.Lock] = {}
+        # Of each request id that somebody is starting: a lock lives as long as anyone holds or awaits it.
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._serials = itertools.count(first_serial)
 
     def close(self) -> None:
@@ -71,12 +73,8 @@ class Dispatcher:
         """
         request = prepared.request
         turn = self._turns.setdefault((request.owner, request.request_id), asyncio.Lock())
-        try:
-            async with turn:
-                return await self._start(prepared)
-        finally:
-            if not turn.locked():
-                self._turns.pop((request.owner, request.request_id), None)
+        async with turn:
+            return await self._start(prepared)
 
     async def _start(self, prepared: Prepared) -> tuple[Admission, str]:
         work = AdmitWork(self._place, self._identity, self._clock, self._serials, prepared)
@@ -97,7 +95,11 @@ class Dispatcher:
         """Give the locked log to a worker.  Whatever goes wrong, the evidence says how far it came."""
         assert work.place is not None  # noqa: S101  an admitted request has one
         place, paths, log = work.place, work.paths(), work.log
-        ours, theirs = forks.socketpair(socket.SOCK_STREAM)
+        try:
+            ours, theirs = forks.socketpair(socket.SOCK_STREAM)
+        except OSError:  # no descriptor to be had: nobody will ever run this attempt
+            forks.close(log)
+            return "closed"
         link = WorkerLink(place.run_id, ours, self._news)
         try:
             link.send_ahead(prepared.spec_frame(place, paths))

@@ -2,8 +2,8 @@
 
 Started by exec like a worker: ``python -I -S -X utf8 zygote.py``, with its control
 socket as descriptor 3.  Each message is a run id with two descriptors: the locked
-run log and the worker's channel.  It answers ``{"run_id", "pid"}`` or ``{"run_id",
-"errno"}``.  Single-threaded: nothing but these two descriptors crosses a fork.  It
+run log and the worker's channel.  It answers ``<run id> pid <pid>`` or ``<run id> errno
+<number>``.  Single-threaded: nothing but these two descriptors crosses a fork.  It
 ends when its supervisor's end of the socket closes; the workers do not.
 """
 
@@ -93,7 +93,7 @@ def _place(fds: list[int], numbers: tuple[int, ...]) -> None:
     """Move descriptors to fixed numbers, whatever stands there now."""
     import fcntl
 
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for fd in fds]
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in fds]
     for fd, number in zip(high, numbers, strict=True):
         os.dup2(fd, number, inheritable=False)
     # The originals and copies go with every other stranger when the worker hardens itself.

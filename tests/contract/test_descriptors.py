@@ -1,0 +1,68 @@
+"""A host with few descriptors left: a start works or is refused, and holds on to nothing."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from durable_supervisor import Command, RunState, Supervisor, SupervisorError
+from tests.contract.runs import Runs
+
+
+@contextmanager
+def at_most(count: int) -> Iterator[None]:
+    """Lower our own limit, which a worker inherits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextmanager
+def only(free: int) -> Iterator[None]:
+    """All but ``free`` descriptors are taken."""
+    taken = []
+    with at_most(256):
+        try:
+            with suppress(OSError):
+                while True:
+                    taken.append(os.open(os.devnull, os.O_RDONLY))
+            for _ in range(free):
+                os.close(taken.pop())
+            yield
+        finally:
+            for fd in taken:
+                os.close(fd)
+
+
+def logs_open() -> list[str]:
+    targets = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            targets.append(os.readlink(f"/proc/self/fd/{name}"))
+    return [target for target in targets if target.endswith(".log")]
+
+
+@pytest.mark.parametrize("zygote", [True, False])
+async def test_a_low_limit_is_enough(state_dir: os.PathLike[str], zygote: bool) -> None:
+    with at_most(64):
+        async with Supervisor.open(state_dir, zygote=zygote) as sup:
+            run = await sup.start(Command(argv=["true"]))
+            assert (await sup.wait(run.id, timeout=20)).state is RunState.FINISHED
+
+
+@pytest.mark.parametrize("free", range(7))
+async def test_a_start_that_gets_no_descriptor_keeps_no_lock(runs: Runs, free: int) -> None:
+    await runs.wait(await runs.start(["true"]))  # what is loaded and opened once is there
+    command = Command(argv=["true"])
+    with only(free), suppress(SupervisorError, OSError):
+        await runs.sup.start(command, request_id="scarce")
+    assert logs_open() == []
+    run = await runs.sup.start(command, request_id="scarce")
+    assert (await runs.wait(run)).state is RunState.FINISHED
