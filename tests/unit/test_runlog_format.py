@@ -89,8 +89,8 @@ def test_segment_names_are_strict() -> None:
 
 def test_paths(tmp_path: Path) -> None:
     assert shard_of(0) == "0000"
-    assert shard_of(1023) == "0000"
-    assert shard_of(1024) == "0001"
+    assert shard_of(255) == "0000"
+    assert shard_of(256) == "0001"
     paths = RunPaths("/s/runs", "0001", "abc")
     assert paths.log(2) == paths.segment_file(2, FIRST) == "/s/runs/0001/abc.a2.log"
     assert paths.segment(1, 5) == "/s/runs/0001/abc.a1.seg/0000000000000005.log"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .files import create_file, make_dir, remove, write_all
+from .files import create_file, fsync_dir, make_dir, remove, write_all
 from .format import (
     HEADER_SIZE,
     HeaderError,
@@ -30,6 +30,7 @@ def create_log(paths: RunPaths, header: SegmentHeader) -> int:
         fd = create_file(path)
     except FileNotFoundError:
         make_dir(paths.dir)
+        fsync_dir(paths.runs_dir)  # once a shard, so that no worker has to
         fd = create_file(path)
     _fill(fd, path, [header.encode()])
     return fd

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-SHARD_RUNS = 1024
+SHARD_RUNS = 256  # an opening looks through one shard
 LOG_SUFFIX = ".log"
 _ID_CHARACTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyz")
 
@@ -78,7 +78,7 @@ def parse_segment_name(name: str) -> SegmentKey | None:
 
 
 def shard_of(serial: int) -> str:
-    """The shard of the run admitted as number ``serial``: 1,024 runs in each."""
+    """The shard of the run admitted as number ``serial``: 256 runs in each."""
     return f"{serial // SHARD_RUNS:04x}"
 
 
@@ -105,6 +105,15 @@ def list_runs(runs_dir: str, shard: str) -> dict[str, int]:
         if is_log and run_id and _ID_CHARACTERS.issuperset(run_id):
             found[run_id] = max(found.get(run_id, 0), int(attempt))
     return found
+
+
+def has_runs(runs_dir: str, shard: str) -> bool:
+    """Is there any log in a shard?  Looks no further than the first."""
+    try:
+        with os.scandir(os.path.join(runs_dir, shard)) as entries:
+            return any(entry.name.endswith(LOG_SUFFIX) for entry in entries)
+    except FileNotFoundError:
+        return False
 
 
 def find_run(runs_dir: str, run_id: str) -> RunPaths | None:

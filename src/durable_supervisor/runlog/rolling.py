@@ -62,7 +62,7 @@ class SegmentedLog:
             "stdout": StreamQuota("stdout", 1, stdout_cap, truncate),
             "stderr": StreamQuota("stderr", 2, stderr_cap, truncate),
         }
-        self._unsynced = Unsynced({paths.dir, paths.runs_dir})  # names in them are not durable yet
+        self._unsynced = Unsynced({paths.dir})  # names in it are not durable yet
         caps = (stdout_cap, stderr_cap) if truncate else (UNBOUNDED, UNBOUNDED)
         self._bounds = Bounds(paths, header, segment_bytes, caps, self._unsynced)
         self._facts = Facts()

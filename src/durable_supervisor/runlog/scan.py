@@ -28,6 +28,7 @@ from .format import (
 )
 
 _WINDOW = 256 * 1024
+_NEAR = 16 * 1024  # this much is read faster than it is halved
 _FIRST_WINDOW = 16 * 1024  # a small run's whole log in one read
 _PREFIX, _SUFFIX = b'{"offset":', b"}"
 
@@ -116,6 +117,27 @@ class Scanner:
         self.offset = length
         return header
 
+    def approach(self, seq: int) -> None:
+        """Stand at a record whose seq is not above ``seq``, near it, without reading what lies before.
+
+        Records find themselves (see `format`), so halving the file needs no index.  Only
+        a step closer where that cannot be done: a long record, damage.
+        """
+        low, high = self.offset, self.size
+        while high - low > _NEAR:
+            middle = (low + high) // 2
+            found = self._resync(middle, _NEAR)
+            if found is None or found >= high or self._seq_at(found) > seq:
+                high = middle
+            else:
+                low = found
+        self.offset = low
+
+    def _seq_at(self, offset: int) -> int:
+        """The seq of the good record that begins there; reads only its header."""
+        fields = decode_record_head(self._salt, offset, os.pread(self._fd, RECORD_SIZE, offset), 0)
+        return 0 if fields is None else fields[4]
+
     def step(self) -> Record | Damage | None:
         """The next record or stretch of damage; None at the end of the file."""
         offset = self.offset
@@ -191,10 +213,10 @@ class Scanner:
             return SEGMENT_MAGIC.startswith(start[:8]) and (left < HEADER_SIZE or left < length)
         return left < RECORD_SIZE and RECORD_MAGIC.startswith(start[: len(RECORD_MAGIC)])
 
-    def _resync(self, offset: int) -> int | None:
-        """The offset of the next good record header, byte by byte from ``offset``."""
+    def _resync(self, offset: int, stride: int = _WINDOW) -> int | None:
+        """The offset of the next good record header, byte by byte from ``offset``, in reads of ``stride``."""
         while offset + RECORD_SIZE <= self.size:
-            window = os.pread(self._fd, _WINDOW, offset)
+            window = os.pread(self._fd, stride, offset)
             at = window.find(RECORD_MAGIC)
             while at >= 0 and at + RECORD_SIZE <= len(window):
                 if decode_record_head(self._salt, offset + at, window, at) is not None:

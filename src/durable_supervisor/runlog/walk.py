@@ -147,8 +147,25 @@ class Walker:
             for key in reversed(list_segments(self.paths, attempt)):
                 first = self._first_seq(attempt) if key == FIRST else key[0]
                 if first is not None and first <= after + 1:
-                    return _Position(attempt, key, 0, after)
+                    return _Position(attempt, key, self._near(attempt, key, after), after)
         return _Position(1, FIRST, 0, after)
+
+    def _near(self, attempt: int, key: SegmentKey, seq: int) -> int:
+        """An offset not behind ``seq`` in this segment; 0 where there is nothing to gain."""
+        if seq < key[0]:
+            return 0
+        try:
+            fd, size = open_regular(self.paths.segment_file(attempt, key))
+        except (NotRegularError, OSError):
+            return 0
+        try:
+            scanner = Scanner(fd, salt_of(self.paths.run_id, attempt, key[0]), 0, size)
+            if scanner.header() is None:
+                return 0
+            scanner.approach(seq)
+            return scanner.offset
+        finally:
+            os.close(fd)
 
     def _first_seq(self, attempt: int) -> int | None:
         """The seq an attempt's log begins with: from its header, or else from its first record."""

@@ -11,7 +11,8 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
 from ..process.failpoints import failpoint
 from ..process.locks import LockState, probe_lock
-from ..runlog.paths import RunPaths, list_runs, list_shards, shard_of
+from ..runlog.files import fsync_dir
+from ..runlog.paths import SHARD_RUNS, RunPaths, has_runs, list_runs, list_shards, shard_of
 from ..runlog.reader import LogReader
 from .admission import key_id
 from .state_dir import StateDir, load_key
@@ -37,6 +38,7 @@ async def open_journal(place: StateDir) -> tuple[Journal, Identity]:
     Raises ``JOURNAL_MISSING``, ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``, ``JOURNAL_NEWER``,
     ``JOURNAL_CORRUPT``: reading works all the same, starting must wait for `recover`.
     """
+    fsync_dir(place.runs)  # a shard that an owner made just before it was killed
     fresh = not has_logs(place)
     if not fresh and _is_empty(place.journal):
         raise _needs_recovery(
@@ -101,12 +103,10 @@ def judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> None:
 
 def has_logs(place: StateDir) -> bool:
     """Is there any run log in the directory?"""
-    return any(list_runs(place.runs, shard) for shard in list_shards(place.runs))
+    return any(has_runs(place.runs, shard) for shard in list_shards(place.runs))
 
 
 def _first_serial(shard: str) -> int:
-    from ..runlog.paths import SHARD_RUNS
-
     return int(shard, 16) * SHARD_RUNS
 
 

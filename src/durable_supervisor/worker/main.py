@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import traceback
 
 from ..model.events import Kind
 from ..model.secrets import redact_text
@@ -182,6 +181,8 @@ def _record_release(spec: Spec, log: LogWriter, paused: PausedProgram, path: str
 
 def _record_crash(log: LogWriter, spec: Spec, error: BaseException) -> None:
     """Our own failure, as evidence for whoever has to judge this run."""
+    import traceback  # costs more than the rest of a start, and is hardly ever needed
+
     text = "".join(traceback.format_exception(error))[-8192:]
     try:
         log.append(Kind.RUN_WORKER_CRASHED, {"text": redact_text(text, spec.secrets)})
