@@ -223,3 +223,17 @@ def facts(state_dir: Path) -> dict[str, Any]:
     sizes = {str(path): path.stat().st_size for path in state_dir.glob("runs/**/*.log") if path.is_file()}
     found: dict[str, Any] = {row.run_id: row for row in rows}
     return {**found, **sizes, "feed": list(entries)}
+
+
+def requests(world: World, count: int) -> list[World]:
+    """Worlds in the same directory, each with a request of its own that goes on until the gate opens."""
+    found = []
+    for number in range(1, count + 1):
+        request_id = f"r-{number}"
+        argv = world.ledger.waiting(request_id)
+        found.append(World(world.state_dir, world.ledger, argv, request_id=request_id))
+    return found
+
+
+def start_all(host: Host, worlds: list[World]) -> list[str]:
+    return [host.start(one.argv, one.request_id) for one in worlds]
