@@ -26,13 +26,13 @@ def descendants(root: int) -> list[Stat]:
         pid = queue.pop()
         if pid in seen:
             continue
-        seen.add(pid)
         try:
             stat = read_stat(pid)
         except PermissionError:  # another user's, on a /proc mounted with hidepid
             continue
-        if stat is None:
-            continue
+        if stat is None or stat.ppid not in seen:
+            continue  # reaped since it was listed, and its pid may be a stranger's by now
+        seen.add(pid)
         if not stat.dead:
             found.append(stat)
         queue.extend(children_of(pid))
@@ -78,8 +78,8 @@ def marked(variable: str, value: str) -> list[Stat]:
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
-        stat = read_stat(int(name))  # before the environment: a pid reused in between fails the signal
         try:
+            stat = read_stat(int(name))  # before the environment: a pid reused in between fails the signal
             with open(f"/proc/{name}/environ", "rb") as file:
                 holds = wanted in file.read().split(b"\0")
         except OSError:

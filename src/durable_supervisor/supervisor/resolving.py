@@ -121,7 +121,9 @@ class Resolver:
         for one in remains(seen):
             if probe(one) is Liveness.UNPROVABLE:
                 raise _cannot_prove(seen.id)
-            below = tree.descendants(one.pid) if probe(one) is Liveness.ALIVE else []
+            below = tree.descendants(one.pid)
+            if probe(one) is not Liveness.ALIVE:  # asked afterwards: what was below its pid was below it
+                below = []
             signal_process(one, signal.SIGKILL)
             tree.signal_all(below, signal.SIGKILL)
             await self._gone(seen.id, one, KILL_SECONDS)
