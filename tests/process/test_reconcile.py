@@ -95,6 +95,17 @@ async def test_a_killed_worker_before_the_release_is_not_started(bench: Bench) -
     assert bench.kinds(row) == [Kind.RUN_DISPATCHED, Kind.RUN_NOT_STARTED]
 
 
+async def test_a_journal_that_saw_the_release_outweighs_a_log_that_lost_it(bench: Bench) -> None:
+    """Only a released program is stopped, so this one may have run whatever its log still says."""
+    row = await bench.run([dispatched(gone())], running=True)
+    await bench.journal.write(
+        lambda conn: runs.transition(conn, row.run_id, Trigger.STOP, RunState.RUNNING, bench.clock.wall_ns())
+    )
+    row = await bench.reconciler.judge(row.run_id)
+    assert verdict_of(row) == ("quarantined", "program_not_logged")
+    assert not row.may_retry
+
+
 async def test_a_stopped_run_that_never_started_is_not_retryable(bench: Bench) -> None:
     row = await bench.run([dispatched(gone())])
     await bench.journal.write(lambda conn: runs.mark_stop_requested(conn, row.run_id, 1))

@@ -114,8 +114,8 @@ def _observation(row: RunRow, place: Place, lock: LockState, log: LogEvidence) -
 
 
 def _journal_saw_release(row: RunRow) -> bool:
-    """The journal folded the release, or an earlier verdict had it in its evidence."""
-    return row.state is RunState.RUNNING or bool((row.evidence or {}).get("released"))
+    """The journal folded the release (only a released program is stopped), or a verdict told of it."""
+    return row.state in (RunState.RUNNING, RunState.STOPPING) or bool((row.evidence or {}).get("released"))
 
 
 def _sighting(recorded: JsonDict | None, ended: bool) -> Sighting | None:
