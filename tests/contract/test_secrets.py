@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,13 +165,17 @@ async def test_in_a_start_that_fails(runs: Runs, where: str) -> None:
         ("two\nlines-of-it", {"labels": {"key": "two\nlines-of-it"}}),
         ("it's-quoted\\", {"labels": {"key": "it's-quoted\\"}}),
         ("tok-12345678", {"request_id": "a-tok-12345678"}),
+        ("tok-12345678", {"owner": "of:tok-12345678"}),
+        ("tok-12345678", {"command": Command(argv=["true"], env={"X_tok-12345678": "1"})}),
     ],
 )
 async def test_what_would_be_stored_as_it_is_may_not_hold_one(
     runs: Runs, secret: str, fields: dict[str, Any]
 ) -> None:
+    asked = {"command": Command(argv=["true"]), **fields}
+    asked["command"] = replace(asked["command"], secrets=[secret])
     with pytest.raises(SupervisorError) as caught:
-        await runs.sup.start(Command(argv=["true"], secrets=[secret]), **fields)
+        await runs.sup.start(**asked)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert secret not in json.dumps(caught.value.to_dict(), ensure_ascii=False)
     assert secret.encode() not in runs.log_bytes()

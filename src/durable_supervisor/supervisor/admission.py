@@ -58,7 +58,12 @@ class Prepared:
         self.shown_cwd = redact_text(self.cwd, self.secrets)
         self.digests = request_digests(request, self.cwd, key)
         self.key_id = key_id(key)
-        stored = {"request_id": [request.request_id], "labels": [*request.labels, *request.labels.values()]}
+        stored = {
+            "request_id": [request.request_id],
+            "owner": [request.owner],
+            "labels": [*request.labels, *request.labels.values()],
+            "env": self.env_names(),
+        }
         for name, texts in stored.items():
             if any(secret_spans(text, self.secrets) for text in texts):
                 raise invalid(name, "contains a secret value", "it would be stored; leave the secret out")
