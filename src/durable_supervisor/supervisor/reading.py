@@ -45,7 +45,6 @@ class Reading:
         self._journal: JournalReader | None = None
         self._rebuilt = False
         self._from_logs: set[str] = set()  # runs that the journal does not know
-        self._evidence_place: tuple[JournalReader, Place] | None = None
         self._named: tuple[JournalReader, str | None] | None = None
         self._lock = threading.Lock()
         self._readers: OrderedDict[tuple[str, int], tuple[LogReader, threading.Lock]] = OrderedDict()
@@ -126,10 +125,11 @@ class Reading:
         return Place(self._place.runs, known or "", boot_id())
 
     def _directory_id(self) -> str | None:
-        journal = self._open()
-        if self._named is None or self._named[0] is not journal:
-            self._named = (journal, journal.read(meta.directory_id))
-        return self._named[1]
+        with self._lock:  # as in `_read`
+            journal = self._open()
+            if self._named is None or self._named[0] is not journal:
+                self._named = (journal, journal.read(meta.directory_id))
+            return self._named[1]
 
     def _reader(self, row: RunRow) -> tuple[LogReader, threading.Lock]:
         """A reader that remembers where the last page ended, so that the next costs only itself."""
