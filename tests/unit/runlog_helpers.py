@@ -42,7 +42,8 @@ def paths_in(directory: Path, run_id: str = "run1") -> RunPaths:
 
 def header_of(paths: RunPaths, attempt: int = 1, first_seq: int = 1) -> SegmentHeader:
     detail: dict[str, object] = {"serial": 1, "request_id": "r-1", "argv": ["printf", "\udcff"]}
-    return SegmentHeader(DIRECTORY, paths.run_id, attempt, first_seq, 1, BOOT, 1_700_000_000_000_000_000, detail)
+    made_ns = 1_700_000_000_000_000_000
+    return SegmentHeader(DIRECTORY, paths.run_id, attempt, first_seq, 1, BOOT, made_ns, detail)
 
 
 def open_writer(

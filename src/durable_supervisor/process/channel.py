@@ -7,9 +7,11 @@ the JSON in ASCII, the bytes.  Spec, controls and their receipts travel so.
 from __future__ import annotations
 
 import json
+import socket
 import struct
 
 _PREFIX = struct.Struct("<II")
+_CHUNK = 64 * 1024
 MAX_JSON = 64 * 1024 * 1024
 MAX_BLOB = 1 << 30
 
@@ -22,6 +24,23 @@ def encode_frame(message: dict[str, object], blob: bytes = b"") -> bytes:
     # ASCII JSON carries lone surrogates, which stand for undecodable bytes of argv and env.
     text = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     return b"".join((_PREFIX.pack(len(text), len(blob)), text, blob))
+
+
+def read_frame(channel: socket.socket) -> tuple[dict[str, object], bytes] | None:
+    """One frame from a blocking socket, and not a byte more; None when the peer closes it before.
+
+    Raises FrameError.
+    """
+    parser = FrameParser()
+    wanted = _PREFIX.size
+    while True:
+        data = channel.recv(min(wanted, _CHUNK))
+        if not data:
+            return None
+        frames = parser.feed(data)
+        if frames:
+            return frames[0]
+        wanted = parser.missing
 
 
 class FrameParser:
@@ -48,6 +67,13 @@ class FrameParser:
             del self._buffer[:end]
             frames.append((_object(text), blob))
         return frames
+
+    @property
+    def missing(self) -> int:
+        """How many bytes, at least, complete the frame that has begun."""
+        if len(self._buffer) < _PREFIX.size:
+            return _PREFIX.size - len(self._buffer)
+        return _PREFIX.size + int(sum(_PREFIX.unpack_from(self._buffer))) - len(self._buffer)
 
 
 def _object(text: bytes) -> dict[str, object]:

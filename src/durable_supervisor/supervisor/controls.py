@@ -102,6 +102,9 @@ class Controller:
         self, seen: RunView, message: dict[str, object], blob: bytes, seconds: float
     ) -> dict[str, object] | None:
         """The worker's receipt; None when the run was over before it could answer."""
+        answer = await self._observer._ask_directly(seen.id, message, blob)
+        if answer is not None:
+            return _receipt(answer)
         row = await self._observer._row(seen.id)
         paths = self._observer._reading.paths(row)
         while True:
@@ -121,9 +124,7 @@ class Controller:
             if answer is None:
                 await asyncio.sleep(0.01)  # its end, or a hang-up: the evidence tells which
                 continue
-            if answer.get("type") != "receipt":
-                raise invalid("control", "was refused by the worker as malformed")
-            return answer
+            return _receipt(answer)
 
     async def _dial(self, seen: RunView, paths: RunPaths, seconds: float) -> Dial | None:
         """Connect, as long as the run is open."""
@@ -142,6 +143,12 @@ class Controller:
             if error.code is not ErrorCode.OUTCOME_UNKNOWN:
                 raise
             return await self._observer._view(seen.id)
+
+
+def _receipt(answer: dict[str, object]) -> dict[str, object]:
+    if answer.get("type") != "receipt":
+        raise invalid("control", "was refused by the worker as malformed")
+    return answer
 
 
 def _already(seen: RunView) -> StopReceipt:

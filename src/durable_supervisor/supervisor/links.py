@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 from ..model.identity import ProcessIdentity
 from ..process import forks
-from ..process.channel import FrameError, FrameParser
+from ..process.channel import FrameError, FrameParser, encode_frame
 from ..process.identity import Liveness, probe
 
 # ``on_news(run_id)``: something about this run changed; look at its evidence.
@@ -33,6 +35,8 @@ class WorkerLink:
         self._on_news = on_news
         self._parser = FrameParser()
         self._unsent = b""
+        self._asked: dict[str, asyncio.Future[dict[str, object] | None]] = {}
+        self._sending = asyncio.Lock()
         channel.setblocking(False)
 
     def send_ahead(self, frame: bytes) -> None:
@@ -46,6 +50,17 @@ class WorkerLink:
             await self._loop.sock_sendall(self._channel, self._unsent)
             self._unsent = b""
         self._loop.add_reader(self._channel.fileno(), self._ready)
+
+    async def ask(self, message: dict[str, object], blob: bytes) -> dict[str, object] | None:
+        """The worker's answer to a control, which may be sent before the worker has its socket.
+
+        None when the channel ends first.  Raises OSError when it is closed already.
+        """
+        answer: asyncio.Future[dict[str, object] | None] = self._loop.create_future()
+        self._asked[str(message["id"])] = answer
+        async with self._sending:
+            await self._loop.sock_sendall(self._channel, encode_frame(message, blob))
+        return await answer
 
     @property
     def closed(self) -> bool:
@@ -73,9 +88,14 @@ class WorkerLink:
             messages = [message for message, _ in self._parser.feed(data)]
         except FrameError:
             self.close()
+            self._on_news(self.run_id)
             return
         for message in messages:
-            self._heard(str(message.get("type")))
+            asked = self._asked.pop(str(message.get("id")), None)
+            if asked is None:
+                self._heard(str(message.get("type")))
+            elif not asked.done():
+                asked.set_result(message)
 
     def _heard(self, word: str) -> None:
         if word not in ("released", "not_started", "finished"):
@@ -90,6 +110,10 @@ class WorkerLink:
             self.ended.set_result(None)
 
     def _settle(self, word: str) -> None:
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_result(None)
+        self._asked.clear()
         if not self.first_word.done():
             self.first_word.set_result(word)
         if not self.ended.done():
@@ -129,6 +153,12 @@ class ExitWatch:
             os.close(pidfd)
             return None
         return cls(pidfd, on_exit, child=False)
+
+    def kill(self) -> None:
+        """SIGKILL, to this very process: its pid may be another's once somebody has reaped it."""
+        if self._pidfd >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def close(self) -> None:
         """Stop watching.  A child that ends later is reaped by whoever waits for it, or by init."""

@@ -230,6 +230,12 @@ class Observer:
         """Something may have changed about this run's end."""
         await worker_exit(seen, pause, timeout)
 
+    async def _ask_directly(
+        self, run_id: str, message: dict[str, object], blob: bytes
+    ) -> dict[str, object] | None:
+        """The worker's answer over a channel that this object holds; None without one."""
+        return None
+
     async def _blocking(self, work: Callable[[], T]) -> T:
         self._check_open()
         call = asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -160,6 +160,9 @@ class Supervisor(Observer):
         while self._tasks:  # a start under way is finished whole
             await asyncio.wait(set(self._tasks))
         self._closed = True
+        for run_id, link in self._dispatcher.links.items():
+            if link.ended.done():  # who waited for it has seen its receipt: the journal shall have it too
+                self._reconciler.mark(run_id)
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait([self._background])
@@ -293,6 +296,17 @@ class Supervisor(Observer):
         link = self._dispatcher.links.get(run_id)
         if link is not None and not link.ended.done() and not self._closed:
             self._reconciler.mark(run_id)
+
+    async def _ask_directly(
+        self, run_id: str, message: dict[str, object], blob: bytes
+    ) -> dict[str, object] | None:
+        link = self._dispatcher.links.get(run_id)
+        if link is None or link.ended.done():
+            return None
+        try:
+            return await link.ask(message, blob)
+        except OSError:
+            return None
 
     async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:
         link = self._dispatcher.links.get(seen.id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -105,7 +104,6 @@ class _Zygote:
 
     def __init__(self, pid: int, control: socket.socket) -> None:
         self.dead = False
-        self._pid = pid
         self._loop = asyncio.get_running_loop()
         self._control = control
         self._answers: dict[str, asyncio.Future[tuple[str, int]]] = {}
@@ -117,7 +115,10 @@ class _Zygote:
     @classmethod
     def spawn(cls) -> _Zygote | None:
         """None where a process cannot be had, or its death could not be watched."""
-        ours, theirs = forks.socketpair(socket.SOCK_SEQPACKET)
+        try:
+            ours, theirs = forks.socketpair(socket.SOCK_SEQPACKET)
+        except OSError:
+            return None
         try:
             zygote = cls(spawn_zygote(theirs.fileno()), ours)
         except OSError:
@@ -145,7 +146,8 @@ class _Zygote:
                 word, number = await answer
         except TimeoutError:
             # Silent, so what it did is not known: end it, and let the lock tell.
-            os.kill(self._pid, signal.SIGKILL)
+            if self._watch is not None:
+                self._watch.kill()
             await asyncio.shield(self._gone)
             return "zygote silent"
         finally:

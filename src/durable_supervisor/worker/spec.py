@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import socket
 
-from ..process.channel import FrameParser
+from ..process.channel import read_frame
 
 # At exit the kernel closes descriptors in this order: whoever sees the channel end finds the lock free.
 LOG_FD = 3  # the locked run log
 CHANNEL_FD = 4  # the worker's end of its channel to the supervisor
-_CHUNK = 64 * 1024
 STDIN_NULL, STDIN_BYTES, STDIN_OPEN = "null", "bytes", "open"
 
 
@@ -56,10 +55,5 @@ class Spec:
 
 def receive_spec(channel: socket.socket) -> Spec | None:
     """Wait for the whole spec.  None: the supervisor died first, so nothing was dispatched."""
-    parser = FrameParser()
-    while True:
-        data = channel.recv(_CHUNK)
-        if not data:
-            return None
-        for message, blob in parser.feed(data):
-            return Spec.from_message(message, blob)
+    frame = read_frame(channel)
+    return None if frame is None else Spec.from_message(*frame)

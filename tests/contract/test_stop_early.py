@@ -1,0 +1,42 @@
+"""A stop that comes before the worker can listen on its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor import Command, Supervisor
+from durable_supervisor.process.identity import read_stat
+from tests.support import eventually_async
+
+
+async def test_a_stop_before_the_worker_has_its_socket_goes_by_the_channel(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker stands still right after the release; the stop waits for it on its channel."""
+    monkeypatch.setenv("DURABLE_SUPERVISOR_FAILPOINTS", "worker.running=pause")
+    async with Supervisor.open(state_dir, zygote=False) as sup:
+        starting = asyncio.create_task(sup.start(Command(argv=["sleep", "3131"]), request_id="early"))
+
+        async def stands_still() -> int:
+            for view in (await sup.list()).runs:
+                if view.program is not None and view.worker is not None:
+                    stat = read_stat(int(str(view.worker["pid"])))
+                    if stat is not None and stat.state == "T":
+                        return stat.pid
+            return 0
+
+        worker = await eventually_async(stands_still)
+        run_id = (await sup.list()).runs[0].id
+        stopping = asyncio.create_task(sup.stop(run_id, timeout=20))
+        await asyncio.sleep(0)
+        os.kill(worker, signal.SIGCONT)
+        receipt = await stopping
+        assert receipt.result == "stopping"
+        assert receipt.outcome is not None
+        assert (receipt.outcome.kind.value, receipt.outcome.signal) == ("cancelled", signal.SIGTERM)
+        await starting
