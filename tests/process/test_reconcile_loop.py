@@ -66,6 +66,13 @@ async def test_a_mark_gets_its_run_judged_and_many_marks_make_one_look(bench: Be
     await reconciler.settle()
 
 
+async def test_what_is_marked_before_the_end_is_still_judged(bench: Bench) -> None:
+    row = await bench.run([*released(GONE, GONE), (Kind.RUN_FINISHED, RECEIPT)], running=True)
+    bench.reconciler.mark(row.run_id)
+    await bench.reconciler.settle()
+    assert (await bench.row(row.run_id)).state is RunState.FINISHED
+
+
 async def test_the_slow_pass_finds_what_no_mark_told_of(bench: Bench) -> None:
     reconciler = Reconciler(bench.journal, bench.place, bench.clock, interval=0.02)
     row = await bench.run([dispatched(GONE)])

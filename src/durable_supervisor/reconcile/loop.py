@@ -111,7 +111,13 @@ class Reconciler:
             await self._guarded(self._apart(self._judge_ids(sorted(marked))), marked)
 
     async def settle(self) -> None:
-        """Wait for judging under way (after `run` was cancelled, before the journal is closed)."""
+        """Judge what is still marked, and wait for judging under way (after `run` was cancelled)."""
+        marked, self._marked = self._marked, set()
+        try:
+            if marked:
+                await self._apart(self._judge_ids(sorted(marked)))
+        except Exception as error:  # noqa: BLE001  (closing goes on; the next opening judges anew)
+            self._failed(error)
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
