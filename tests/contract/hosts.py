@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from durable_supervisor import ErrorCode, RunView, Supervisor, SupervisorError
+from durable_supervisor import Command, ErrorCode, Observer, RunState, RunView, Supervisor, SupervisorError
 from durable_supervisor.process.signals import signal_process
 from durable_supervisor.supervisor.follow import identity
 from tests.support import eventually, running
@@ -144,3 +144,15 @@ def tree_of(path: Path) -> dict[str, tuple[int, bytes]]:
         if not one.name.endswith(("-shm", ".sock"))
         and not (one.name.endswith("-wal") and one.stat().st_size == 0)
     }
+
+
+async def works(path: str | bytes | Path) -> None:
+    """A whole life in it: start, control over the socket, wait, read back without owner."""
+    async with Supervisor.open(path) as sup:  # type: ignore[arg-type]
+        run = await sup.start(Command(argv=["sh", "-c", "read line; echo $line"], stdin="open"))
+        await sup.write_stdin(run.id, b"over the socket\n")
+        final = await sup.wait(run.id, timeout=10)
+        assert final.state is RunState.FINISHED
+    async with Observer.open(path) as seen:  # type: ignore[arg-type]
+        page = await seen.events(run.id)
+        assert b"over the socket\n" in [event.data for event in page.events]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import shutil
-import socket
-import sqlite3
 import stat
 from pathlib import Path
 
 import pytest
 
-from durable_supervisor import Command, ErrorCode, Observer, RunState, Supervisor, SupervisorError
+from durable_supervisor import Command, ErrorCode, Observer, Supervisor, SupervisorError
 from durable_supervisor.supervisor import state_dir as directory
-from tests.contract.hosts import HostScript, check_error, host, open_error, tree_of
+from tests.contract.hosts import check_error, host, open_error, tree_of, works
 from tests.contract.runs import Runs
-from tests.support import eventually, eventually_async, reap_state_dir
+from tests.support import eventually, eventually_async
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 WITH_A_RUN = """
@@ -29,18 +25,6 @@ async with Supervisor.open(STATE) as sup:
     await sup.wait(run.id, timeout=10)
 report(run=run.id)
 """
-
-
-async def works(path: str | bytes | Path) -> None:
-    """A whole life in it: start, control over the socket, wait, read back without owner."""
-    async with Supervisor.open(path) as sup:  # type: ignore[arg-type]
-        run = await sup.start(Command(argv=["sh", "-c", "read line; echo $line"], stdin="open"))
-        await sup.write_stdin(run.id, b"over the socket\n")
-        final = await sup.wait(run.id, timeout=10)
-        assert final.state is RunState.FINISHED
-    async with Observer.open(path) as seen:  # type: ignore[arg-type]
-        page = await seen.events(run.id)
-        assert b"over the socket\n" in [event.data for event in page.events]
 
 
 # Modes.
@@ -398,237 +382,3 @@ async def test_a_full_disk_starts_nothing_and_spends_no_id(tmp_path: Path) -> No
     assert all(error["retryable"] and error["hint"] for error in facts["errors"])
     assert (facts["listed"], facts["logs"]) == (0, [])
     assert (facts["attempt"], facts["state"], facts["same"]) == (1, "finished", True)
-
-
-# The journal and the key.
-
-
-async def test_a_newer_schema_is_refused_and_nothing_written(state_dir: Path) -> None:
-    await works(state_dir)
-    with sqlite3.connect(state_dir / "journal.db") as conn:
-        conn.execute("INSERT INTO schema_migrations VALUES (9999, '9999_later.sql', '', 0)")
-    conn.close()
-    before = tree_of(state_dir)
-    await open_error(state_dir, ErrorCode.JOURNAL_NEWER)
-    async with Observer.open(state_dir) as seen:
-        with pytest.raises(SupervisorError) as caught:
-            await seen.list()
-    check_error(caught.value, ErrorCode.JOURNAL_NEWER)
-    assert tree_of(state_dir) == before
-    with pytest.raises(SupervisorError) as caught:
-        await Supervisor.recover(state_dir)
-    check_error(caught.value, ErrorCode.JOURNAL_NEWER)
-    assert tree_of(state_dir) == before
-
-
-async def test_a_journal_that_is_a_symlink_is_refused(tmp_path: Path, state_dir: Path) -> None:
-    await works(state_dir)
-    moved = tmp_path / "elsewhere.db"
-    shutil.move(state_dir / "journal.db", moved)
-    (state_dir / "journal.db").symlink_to(moved)
-    before = moved.read_bytes()
-    await open_error(state_dir, ErrorCode.STATE_DIR_REFUSED)
-    with pytest.raises(SupervisorError) as caught:
-        await Supervisor.recover(state_dir)
-    check_error(caught.value, ErrorCode.STATE_DIR_REFUSED)
-    assert moved.read_bytes() == before
-
-
-async def test_a_journal_replaced_under_its_owner_takes_no_intent(tmp_path: Path, state_dir: Path) -> None:
-    async with Supervisor.open(state_dir) as sup:
-        moved = tmp_path / "moved.db"
-        os.rename(state_dir / "journal.db", moved)
-        (state_dir / "journal.db").symlink_to(moved)
-        with pytest.raises(SupervisorError) as caught:
-            await sup.start(Command(argv=["true"]))
-        check_error(caught.value, ErrorCode.JOURNAL_MISMATCH)
-        (state_dir / "journal.db").unlink()
-        with pytest.raises(SupervisorError) as caught:
-            await sup.start(Command(argv=["true"]))
-        check_error(caught.value, ErrorCode.JOURNAL_MISSING)
-        os.rename(moved, state_dir / "journal.db")
-        run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=10)
-
-
-@pytest.mark.parametrize("what", ["missing", "short", "long", "symlink", "fifo", "directory"])
-async def test_a_key_that_is_not_ours_is_refused(tmp_path: Path, state_dir: Path, what: str) -> None:
-    await works(state_dir)
-    key = state_dir / "key"
-    content = key.read_bytes()
-    assert len(content) == 32
-    os.rename(key, tmp_path / "kept")
-    match what:
-        case "short":
-            key.write_bytes(content[:31])
-        case "long":
-            key.write_bytes(content + b"x")
-        case "symlink":
-            key.symlink_to(tmp_path / "kept")
-        case "fifo":
-            os.mkfifo(key, 0o600)
-        case "directory":
-            key.mkdir(mode=0o700)
-    async with asyncio.timeout(10):
-        await open_error(state_dir, ErrorCode.STATE_DIR_REFUSED)
-    if key.is_dir() and not key.is_symlink():
-        key.rmdir()
-    else:
-        key.unlink(missing_ok=True)
-    os.rename(tmp_path / "kept", key)
-    await works(state_dir)
-
-
-async def test_another_directorys_key_lets_no_id_run_again(state_dir: Path) -> None:
-    """Its digests cannot be compared: no known id is taken for new, or for the same."""
-    async with Supervisor.open(state_dir) as sup:
-        run = await sup.start(Command(argv=["true"]), request_id="one")
-        await sup.wait(run.id, timeout=10)
-    (state_dir / "key").write_bytes(b"k" * 32)
-    try:
-        async with Supervisor.open(state_dir) as sup:
-            await sup.start(Command(argv=["true"]), request_id="one")
-    except SupervisorError as error:
-        check_error(error, ErrorCode.IDEMPOTENCY_CONFLICT, ErrorCode.STATE_DIR_REFUSED)
-    else:
-        raise AssertionError("a foreign key was taken for ours")
-
-
-# The owner.
-
-
-async def test_a_second_opener_is_told_the_owners_pid(tmp_path: Path, state_dir: Path) -> None:
-    code = "async with Supervisor.open(STATE):\n    report(pid=os.getpid())\n    await asyncio.sleep(60)"
-    with HostScript(code, state_dir, tmp_path) as owner:
-        pid = owner.facts()["pid"]
-        error = await open_error(state_dir, ErrorCode.STATE_DIR_IN_USE)
-        assert error.details["pid"] == pid
-        assert error.retryable
-        with pytest.raises(SupervisorError) as caught:
-            await Supervisor.recover(state_dir, wait=0)
-        check_error(caught.value, ErrorCode.STATE_DIR_IN_USE)
-        # Whatever a cleaner deletes, no second owner gets in.
-        for name in ("supervisor.lock", "supervisor.owner"):
-            (state_dir / name).unlink()
-            await open_error(state_dir, ErrorCode.STATE_DIR_IN_USE, wait=0.1)
-        owner.kill()
-        await works(state_dir)
-
-
-async def test_a_second_opener_waits_for_a_short_lived_owner(tmp_path: Path, state_dir: Path) -> None:
-    code = """
-    async with Supervisor.open(STATE):
-        report(pid=os.getpid())
-        while not os.path.exists(REPORT + ".go"):
-            await asyncio.sleep(0.01)
-    """
-    with HostScript(code, state_dir, tmp_path) as owner:
-        owner.facts()
-        opening = asyncio.ensure_future(Supervisor.open(state_dir, wait=20)._opener())
-        await asyncio.sleep(0.1)
-        assert not opening.done()
-        Path(f"{owner.report_path}.go").touch()
-        sup = await opening
-        await sup.close()
-        owner.finish()
-
-
-async def test_a_waiting_opener_can_be_cancelled(state_dir: Path) -> None:
-    async with Supervisor.open(state_dir):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await Supervisor.open(state_dir, wait=60)
-    await works(state_dir)
-
-
-async def test_one_process_may_not_own_it_twice(state_dir: Path) -> None:
-    async with Supervisor.open(state_dir) as sup:
-        error = await open_error(state_dir, ErrorCode.STATE_DIR_IN_USE)
-        assert error.details["pid"] == os.getpid()
-        run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=10)
-    await works(state_dir)
-
-
-async def test_many_openers_one_owner_at_a_time(state_dir: Path) -> None:
-    owners = 0
-
-    async def own() -> None:
-        nonlocal owners
-        async with Supervisor.open(state_dir, wait=30):
-            owners += 1
-            assert owners == 1
-            await asyncio.sleep(0.005)
-            owners -= 1
-
-    await asyncio.gather(*(own() for _ in range(6)))
-
-
-@pytest.mark.parametrize("name", ["supervisor.lock", "supervisor.owner"])
-@pytest.mark.parametrize("what", ["symlink", "directory", "fifo"])
-async def test_a_strange_lock_file_is_refused_or_does_not_matter(
-    tmp_path: Path, state_dir: Path, name: str, what: str
-) -> None:
-    """It never blocks, never writes through a link, and never leaves the directory locked."""
-    victim = tmp_path / "victim"
-    victim.write_text("mine")
-    match what:
-        case "symlink":
-            (state_dir / name).symlink_to(victim)
-        case "directory":
-            (state_dir / name).mkdir()
-        case "fifo":
-            os.mkfifo(state_dir / name)
-    async with asyncio.timeout(10):
-        try:
-            await works(state_dir)
-        except SupervisorError as error:
-            check_error(error, ErrorCode.STATE_DIR_REFUSED)
-    assert victim.read_text() == "mine"
-    if what == "directory":
-        (state_dir / name).rmdir() if (state_dir / name).is_dir() else None
-    else:
-        (state_dir / name).unlink(missing_ok=True)
-    await works(state_dir)
-
-
-async def test_backups_of_a_closed_directory_are_one_file(state_dir: Path) -> None:
-    """After a clean end journal.db alone holds everything."""
-    await works(state_dir)
-    async with Supervisor.open(state_dir) as sup:
-        await sup.reconcile()
-    log = state_dir / "journal.db-wal"  # a reader may have left an empty one
-    assert not log.exists() or log.stat().st_size == 0
-    with sqlite3.connect(f"file:{state_dir}/journal.db?mode=ro&immutable=1", uri=True) as conn:
-        assert conn.execute("SELECT state FROM runs").fetchall() == [("finished",)]
-    conn.close()
-
-
-def test_no_tcp_port_is_opened(tmp_path: Path, state_dir: Path) -> None:
-    facts = host(
-        """
-        async with Supervisor.open(STATE) as sup:
-            run = await sup.start(Command(argv=["sleep", "60"]))
-            seen = await sup.inspect(run.id)
-            inodes = set()
-            for pid in (os.getpid(), seen.worker["pid"], seen.program["pid"]):
-                for fd in os.listdir(f"/proc/{pid}/fd"):
-                    try:
-                        target = os.readlink(f"/proc/{pid}/fd/{fd}")
-                    except OSError:
-                        continue
-                    if target.startswith("socket:["):
-                        inodes.add(target[8:-1])
-            used = set()
-            for table in ("tcp", "tcp6", "udp", "udp6"):
-                with open(f"/proc/net/{table}") as file:
-                    used |= {line.split()[9] for line in file.readlines()[1:]}
-            await sup.stop(run.id)
-        report(found=sorted(inodes & used))
-        """,
-        state_dir,
-        tmp_path,
-    )
-    assert facts["found"] == []
-    assert socket.AF_UNIX
-    reap_state_dir(state_dir)
