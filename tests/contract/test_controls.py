@@ -388,3 +388,18 @@ async def test_a_worker_is_gone_when_its_run_is(runs: Runs) -> None:
     worker = await runs.worker(run.id)
     await runs.wait(run)
     eventually(lambda: not running(worker.pid))
+
+
+async def test_who_gives_up_while_the_worker_stands_still_spoils_no_later_control(runs: Runs) -> None:
+    """More than the channel holds at once: the rest goes out too, before any other control."""
+    run = await runs.sh("wc -c; sleep 3131", stdin="open")
+    worker = (await runs.worker(run.id)).pid
+    os.kill(worker, signal.SIGSTOP)
+    for _ in range(2):
+        with pytest.raises(SupervisorError) as caught:
+            await runs.sup.write_stdin(run.id, b"x" * 1_000_000, timeout=0.1)
+        assert caught.value.code is ErrorCode.NOT_CONFIRMED
+    os.kill(worker, signal.SIGCONT)
+    await runs.sup.write_stdin(run.id, b"end", eof=True)
+    await runs.printed(run, b"1000003")
+    assert (await runs.sup.stop(run.id)).result == "stopping"

@@ -36,7 +36,8 @@ class WorkerLink:
         self._parser = FrameParser()
         self._unsent = b""
         self._asked: dict[str, asyncio.Future[dict[str, object] | None]] = {}
-        self._sending = asyncio.Lock()
+        self._turn = asyncio.Lock()  # to send a frame
+        self._sending: set[asyncio.Task[None]] = set()
         channel.setblocking(False)
 
     def send_ahead(self, frame: bytes) -> None:
@@ -54,13 +55,21 @@ class WorkerLink:
     async def ask(self, message: dict[str, object], blob: bytes) -> dict[str, object] | None:
         """The worker's answer to a control, which may be sent before the worker has its socket.
 
-        None when the channel ends first.  Raises OSError when it is closed already.
+        None when the channel ends first.
         """
+        if self.closed:
+            return None
+        control_id = str(message["id"])
         answer: asyncio.Future[dict[str, object] | None] = self._loop.create_future()
-        self._asked[str(message["id"])] = answer
-        async with self._sending:
-            await self._loop.sock_sendall(self._channel, encode_frame(message, blob))
-        return await answer
+        self._asked[control_id] = answer
+        # A task of its own: half a frame, of a caller that gave up, would swallow the next one.
+        task = asyncio.create_task(self._send(control_id, encode_frame(message, blob)))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+        try:
+            return await answer
+        finally:
+            self._asked.pop(control_id, None)
 
     @property
     def closed(self) -> bool:
@@ -70,8 +79,17 @@ class WorkerLink:
         """Let go.  The worker does not mind."""
         if self._channel.fileno() >= 0:
             self._loop.remove_reader(self._channel.fileno())
+            self._loop.remove_writer(self._channel.fileno())
             forks.close_socket(self._channel)
+        for task in self._sending:
+            task.cancel()
         self._settle("closed")
+
+    async def _send(self, control_id: str, frame: bytes) -> None:
+        async with self._turn:
+            if control_id in self._asked:  # else its caller gave up before it was sent at all
+                with suppress(OSError):  # the channel's end is seen by its reader
+                    await self._loop.sock_sendall(self._channel, frame)
 
     def _ready(self) -> None:
         try:

@@ -301,12 +301,7 @@ class Supervisor(Observer):
         self, run_id: str, message: dict[str, object], blob: bytes
     ) -> dict[str, object] | None:
         link = self._dispatcher.links.get(run_id)
-        if link is None or link.ended.done():
-            return None
-        try:
-            return await link.ask(message, blob)
-        except OSError:
-            return None
+        return None if link is None or link.ended.done() else await link.ask(message, blob)
 
     async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:
         link = self._dispatcher.links.get(seen.id)
