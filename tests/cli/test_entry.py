@@ -80,6 +80,34 @@ def test_a_missing_verb_is_suggested(cli: Cli) -> None:
     assert "did you mean 'inspect'" in done.stderr
 
 
+@pytest.mark.parametrize(("elsewhere", "here"), [("ps", "list"), ("kill", "stop"), ("help", "--help")])
+def test_a_verb_of_another_tool_is_suggested(cli: Cli, elsewhere: str, here: str) -> None:
+    done = cli(elsewhere)
+    assert done.code == 2
+    assert f"did you mean '{here}'" in done.stderr
+
+
+def test_usage_names_arguments_plainly(cli: Cli) -> None:
+    text = cli.ok("start", "--help").stdout
+    assert text.splitlines()[0].endswith("start [OPTIONS] PROGRAM [ARGUMENT]...")
+    assert "  PROGRAM  The program" in text
+    assert "<" not in cli.ok("write-stdin", "--help").stdout
+
+
+def test_hints_use_the_name_that_was_called(cli: Cli, tmp_path: Path) -> None:
+    named = tmp_path / "dsup"
+    named.write_text("from durable_supervisor.cli.main import main\nmain()\n")
+    done = subprocess.run(
+        [sys.executable, str(named), "inspect", "none"],
+        env=environment(cli.state_dir),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "(`dsup list` shows" in done.stderr
+    assert "`durable-supervisor list` shows" in cli("inspect", "none").stderr
+
+
 def test_a_traceback_only_on_request(tmp_path: Path) -> None:
     """The guard, shown by a state directory that no code expects to be a file."""
     odd = tmp_path / "file"

@@ -7,14 +7,13 @@ One verb's module is imported per call, so that ``start`` does not pay for
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from . import errors, exit_codes, out
-from .main import PROGRAM
+from .main import PROGRAM, called_name
 from .options import Json, Settings, StateDir, settings
 
 # verb: (module, function), in the order of --help.
@@ -36,6 +35,18 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "recover": ("verbs_admin", "recover"),
     "feed": ("verbs_events", "feed"),
     "doctor": ("verbs_doctor", "doctor"),
+}
+# What the same is called in other tools.
+_ELSEWHERE: Final = {
+    "exec": "run",
+    "help": "--help",
+    "kill": "stop",
+    "ls": "list",
+    "ps": "list",
+    "show": "inspect",
+    "status": "inspect",
+    "tail": "logs",
+    "version": "--version",
 }
 # The words after these verbs belong to the program: `dsup run ls -l` needs no `--`.
 _TAKES_ARGV: Final = {"start", "run"}
@@ -61,8 +72,28 @@ def _words_as_given(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
+def _named_plainly(argument: Any) -> Any:
+    """Shows an argument by its metavar alone, without typer's braces and Python types."""
+    record, name = argument.get_help_record, argument.metavar
+    usage = [name] if argument.nargs == 1 else [name, "[ARGUMENT]..."]
+
+    def help_record(ctx: Any) -> tuple[str, str] | None:
+        found = record(ctx)
+        return None if found is None else (name, found[1].replace("  [required]", ""))
+
+    setattr(argument, "get_help_record", help_record)  # noqa: B010
+    setattr(argument, "get_usage_pieces", lambda ctx: usage)  # noqa: B010
+    return argument
+
+
 class VerbCommand(TyperCommand):
     """One verb."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for parameter in self.params:
+            if parameter.param_type_name == "argument" and parameter.metavar:
+                _named_plainly(parameter)
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _words_as_given(super().get_params(ctx))
@@ -95,9 +126,9 @@ class VerbGroup(TyperGroup):
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], VERBS, n=1)
+            near = [_ELSEWHERE[args[0]]] if args[0] in _ELSEWHERE else get_close_matches(args[0], VERBS, n=1)
             meant = f", did you mean '{near[0]}'?" if near else ""
-            raise errors.usage(f"no such verb: {args[0]}{meant}", PROGRAM)
+            raise errors.usage(f"no such verb: {args[0]}{meant}", called_name())
         return super().resolve_command(ctx, args)
 
 
@@ -169,7 +200,7 @@ def run(arguments: list[str]) -> int:
 def _invoke(arguments: list[str], shared: Settings) -> int:
     command = typer.main.get_command(_application())
     result = command.main(
-        args=arguments or ["--help"], prog_name=_program_name(), standalone_mode=False, obj=shared
+        args=arguments or ["--help"], prog_name=called_name(), standalone_mode=False, obj=shared
     )
     return result if isinstance(result, int) else exit_codes.OK
 
@@ -183,13 +214,7 @@ def _failed(error: Exception, shared: Settings, arguments: list[str]) -> int:
     # typer has carried its own copy of click since 0.25; both keep these two names.
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         context = getattr(error, "ctx", None)
-        command = context.command_path if context is not None else PROGRAM
+        command = context.command_path if context is not None else called_name()
         errors.print_error(errors.usage(error.format_message(), command), as_json=as_json)
         return int(error.exit_code)
     return errors.report(error, as_json=as_json)
-
-
-def _program_name() -> str:
-    """The name it was called by, so that help and completion say ``dsup`` to who typed it."""
-    called = sys.argv[0].rpartition("/")[2]
-    return called if called in (PROGRAM, "dsup") else PROGRAM

@@ -11,6 +11,7 @@ from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
 
 from . import exit_codes, out
 from .escape import escape_text
+from .main import PROGRAM, called_name
 
 DEBUG_VARIABLE = "DURABLE_SUPERVISOR_DEBUG"
 
@@ -31,7 +32,7 @@ def print_error(error: SupervisorError, *, as_json: bool) -> None:
     if as_json:
         line = json.dumps({"error": error.to_dict()}, default=str)
     else:
-        hint = f" ({error.hint})" if error.hint else ""
+        hint = f" ({error.hint.replace(f'{PROGRAM} ', f'{called_name()} ')})" if error.hint else ""
         line = f"error: {escape_text(f'{error.code.value}: {error.message}{hint}')}"
     with suppress(OSError, SupervisorError):  # nobody hears us: the exit code still tells
         out.note(line)

@@ -8,15 +8,25 @@ PROGRAM = "durable-supervisor"
 _VERSION_FLAGS = {"--version", "-V"}
 
 
+def called_name() -> str:
+    """The name it was called by, so that help, hints and completion say ``dsup`` to who typed it."""
+    called = sys.argv[0].rpartition("/")[2]
+    return called if called in (PROGRAM, "dsup") else PROGRAM
+
+
 def main() -> None:
     """Run the command line and leave with its exit code (``exit_codes``)."""
     arguments = sys.argv[1:]
     if _VERSION_FLAGS.intersection(arguments[:2]) and set(arguments) <= {*_VERSION_FLAGS, "--json"}:
         _print_version(as_json="--json" in arguments)  # before typer, which costs more than the answer
         return
-    from .app import run
+    try:
+        from .app import run
 
-    sys.exit(run(arguments))
+        code = run(arguments)
+    except KeyboardInterrupt:  # while modules were still being loaded
+        code = 130  # exit_codes.INTERRUPTED; nothing more is imported now
+    sys.exit(code)
 
 
 def _print_version(*, as_json: bool) -> None:
