@@ -54,6 +54,14 @@ def test_a_prefix_of_two_runs_is_ambiguous(cli: Cli) -> None:
     assert_one_error_line(refused, "AMBIGUOUS_RUN")
 
 
+def test_a_request_id_for_a_run_id_is_told_apart(cli: Cli) -> None:
+    run_id = cli.start("--request-id", "nightly", "--", "true")
+    refused = cli("wait", "nightly")
+    assert refused.code == 3
+    assert_one_error_line(refused, "UNKNOWN_RUN")
+    assert f"its run is {run_id}" in refused.stderr
+
+
 def test_list_document_and_filters(cli: Cli, finished: str) -> None:
     running = cli.start("--", "sleep", "3131")
     form = cli.ok("list", "--json").document

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pexpect
 import pytest
 
 from tests.cli.helpers import COMMAND, Cli, environment
+from tests.support import eventually
 
 TICKS = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 0.05; done"
 
@@ -52,6 +55,31 @@ def finish(child: pexpect.spawn[str]) -> tuple[str, int | None]:
     text = child.before
     child.close()
     return text or "", child.exitstatus
+
+
+@contextmanager
+def owner_of(state_dir: Path) -> Iterator[int]:
+    """Another process that owns the directory until the block ends."""
+    script = (
+        "import asyncio, sys\nfrom durable_supervisor import Supervisor\n"
+        "async def main():\n"
+        "    async with Supervisor.open():\n"
+        "        print('mine', flush=True)\n"
+        "        await asyncio.to_thread(sys.stdin.read)\n"
+        "asyncio.run(main())\n"
+    )
+    owner = subprocess.Popen(
+        [COMMAND[0], "-c", script],
+        env=environment(state_dir),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"mine\n"
+        yield owner.pid
+        assert owner.stdin is not None
+        owner.stdin.close()
 
 
 def only_run(cli: Cli) -> str:
@@ -123,6 +151,8 @@ def test_ctrl_c_leaves_a_follower_quietly(cli: Cli, terminal: Terminal) -> None:
         assert "Traceback" not in text
         assert "Exception" not in text
     child = terminal("wait", run_id)
+    # It says nothing while it waits: its libraries tell that the interpreter is past its own start.
+    eventually(lambda: "sqlite" in Path(f"/proc/{child.pid}/maps").read_text())
     child.sendintr()
     assert "Traceback" not in finish(child)[0]
     assert cli.inspect(run_id)["state"] == "running"
@@ -175,3 +205,18 @@ def test_a_narrow_terminal_cuts_only_the_command(cli: Cli, terminal: Terminal) -
     assert row.startswith(f"{run_id}  exited 0 ")
     assert "nightly-report" in row
     assert row.endswith("…")
+
+
+def test_a_person_is_told_how_a_run_ended_and_what_an_empty_list_is_of(cli: Cli, terminal: Terminal) -> None:
+    assert f"no runs in {cli.state_dir}" in finish(terminal("list"))[0]
+    text, code = finish(terminal("run", "--timeout", "300ms", "--", "sleep", "3131"))
+    assert (code, "[timed_out (TERM)]" in text) == (124, True)
+    assert "[exited" not in finish(terminal("run", "--", "false"))[0]
+
+
+def test_a_person_is_told_who_is_waited_for(cli: Cli, terminal: Terminal) -> None:
+    with owner_of(cli.state_dir) as pid:
+        child = terminal("start", "--", "true")
+        child.expect(f"waiting for process {pid}")
+    child.expect("attempt 1")
+    assert finish(child)[1] == 0

@@ -1,4 +1,4 @@
-"""Run ids for shell completion: one short read of the journal, never an error."""
+"""Run ids for shell completion and hints: one short read of the journal, never an error."""
 
 from __future__ import annotations
 
@@ -23,6 +23,21 @@ def run_ids(state_dir: str | None, incomplete: str) -> list[tuple[str, str]]:
     except Exception:  # noqa: BLE001  a shell shows whatever a completion prints
         return []
     return [(row.run_id, _help(row)) for row in rows if row.run_id.startswith(incomplete)]
+
+
+def run_of_request(state_dir: str | None, request_id: str) -> str | None:
+    """The run that a request id of ours stands for; None also on any trouble: it is for a hint."""
+    try:
+        from durable_supervisor.journal.reader import JournalReader
+        from durable_supervisor.journal.runs import find_request
+        from durable_supervisor.model.request import DEFAULT_OWNER
+        from durable_supervisor.supervisor.state_dir import locate
+
+        with JournalReader.open(locate(state_dir).journal, busy_seconds=_BUSY_SECONDS) as reader:
+            row = reader.read(lambda conn: find_request(conn, DEFAULT_OWNER, request_id))
+    except Exception:  # noqa: BLE001  the error that it would explain is the one to show
+        return None
+    return None if row is None else row.run_id
 
 
 def _help(row: RunRow) -> str:

@@ -10,6 +10,7 @@ from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
 from durable_supervisor.model.states import RunState
 
 from . import exit_codes, out, parse
+from .escape import escape_text
 from .options import Json, RunId, Settings, StateDir, settings
 from .session import drive, observing
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 _Limit = Annotated[str, typer.Option("--limit", "-n", metavar="N", help="At most this many, newest first.")]
 _States = Annotated[
-    list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--state", metavar="STATE", help=f"Only in this state, one of {', '.join(RunState)}; may be repeated."
+    ),
 ]
 _Label = Annotated[str | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="Only with it.")]
 _Before = Annotated[
@@ -58,6 +62,7 @@ async def _list(
 ) -> int:
     async with observing(shared) as observer:
         page = await observer.list(limit=limit, states=states or None, label=label, before=before)
+        place = observer.state_dir
     form = page.to_dict()
     if shared.json:
         out.document(form)
@@ -65,6 +70,9 @@ async def _list(
     from .render import runs_table
 
     out.write_text(runs_table([view.to_dict() for view in page.runs]))
+    if not page.runs and out.is_terminal(out.STDERR):
+        what = "such runs" if states or label or before else "runs"
+        out.note(escape_text(f"no {what} in {place}"))
     if page.next_before is not None:
         out.note(f"more: --before {page.next_before}")
     return exit_codes.OK

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
+from durable_supervisor.model.outcome import OutcomeKind
 from durable_supervisor.model.states import RunState
 
-from . import exit_codes, out, request
+from . import describe, exit_codes, out, request
 from .errors import print_error
 from .options import Grace, Json, Raw, Settings, StateDir, settings
 from .printer import Printer, terminals
@@ -65,8 +66,8 @@ async def _run(shared: Settings, asked: StartRequest, printer: Printer) -> int:
     # Before the start: a Ctrl-C in the middle of it must stop the run, not lose sight of it.
     asyncio.get_running_loop().add_signal_handler(signals.SIGINT, presses.put_nowait, None)
     run_id = await _begin(shared, asked)
-    if not shared.json and out.is_terminal(out.STDERR):
-        out.note(Style(out.STDERR).paint("dim", f"[run {run_id}]"))
+    if not shared.json:
+        _remark(f"run {run_id}")
     async with observing(shared) as observer:
         watcher = asyncio.create_task(_stop_on_press(observer, run_id, presses))
         try:
@@ -106,7 +107,15 @@ async def _watch(observer: Observer, run_id: str, shared: Settings, printer: Pri
         raise not_started(form)
     if lost is not None:
         raise lost
+    if view.outcome is not None and view.outcome.kind is not OutcomeKind.EXITED and not shared.json:
+        _remark(describe.outcome_word(view.outcome.to_dict()))
     return exit_codes.of_run(view.state, view.outcome)
+
+
+def _remark(words: str) -> None:
+    """To a person at a terminal only: a script's stderr is the program's."""
+    if out.is_terminal(out.STDERR):
+        out.note(Style(out.STDERR).paint("dim", f"[{words}]"))
 
 
 async def _stop_on_press(observer: Observer, run_id: str, presses: asyncio.Queue[None]) -> None:
