@@ -21,6 +21,8 @@ def test_stop_ends_the_whole_tree(cli: Cli, tmp_path: Path) -> None:
     again = cli.ok("stop", "--json", run_id).document
     assert again["state"] == "finished"
     assert "cancelled (TERM), already ended" in cli.ok("stop", run_id).stdout
+    other = cli.start("--", "sleep", "3131")
+    assert cli.ok("stop", other).stdout == f"{other}  cancelled (TERM)\n"
 
 
 def test_stop_keeps_the_code_of_who_obeys(cli: Cli) -> None:
@@ -95,7 +97,7 @@ def test_reconcile(cli: Cli) -> None:
     cli("wait", run_id)
     form = cli.ok("reconcile", "--json").document
     assert form["judged"] >= 0
-    assert cli.ok("reconcile").stdout
+    assert cli.ok("reconcile").stdout.split() == ["judged", "0", "changed", "none"]
 
 
 def test_a_lost_journal_refuses_starts_until_recovered(cli: Cli) -> None:

@@ -235,3 +235,29 @@ def _with_processes(cli: Cli, run_id: str, count: int) -> dict[str, object] | No
     form = cli.inspect(run_id)
     live = form["live"]
     return form if live is not None and len(live["processes"]) >= count else None
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["no-such-program-3131"],
+            "ENOENT (No such file or directory): no-such-program-3131 (put it right and start",
+        ),
+        (["--request-id", "x", "no-such-program-3131"], "send the same request id again"),
+        (["ls | wc"], "no shell reads it"),
+        (["--cwd", "/no/such", "true"], "): directory /no/such ("),
+        (["{tmp}/lost"], "ENOENT (the interpreter that it names is missing)"),
+        (["{tmp}/plain"], "ENOEXEC (not a program; a script begins with #!)"),
+    ],
+)
+def test_a_program_that_cannot_run_says_what_to_do(
+    cli: Cli, tmp_path: Path, words: list[str], told: str
+) -> None:
+    for name, text in (("lost", "#!/no/such/interpreter\n"), ("plain", "echo hello\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    refused = cli("run", *(word.replace("{tmp}", str(tmp_path)) for word in words))
+    assert refused.code == 1
+    assert_one_error_line(refused, "NOT_STARTED")
+    assert told in refused.stderr

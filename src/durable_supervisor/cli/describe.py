@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import signal as signals
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +14,12 @@ from durable_supervisor.model.events import Kind
 from .escape import escape_text
 
 Form = Mapping[str, object]
+# Where the kernel's own words mislead: the error and the step that met it.
+_REFUSALS = {
+    ("ENOENT", "exec"): "the interpreter that it names is missing",
+    ("ENOEXEC", "exec"): "not a program; a script begins with #!",
+}
+_GENERATED = re.compile(r"req-[0-9a-z]{16}")
 
 
 def state_word(form: Form) -> str:
@@ -56,9 +65,23 @@ def not_started_reason(form: Form) -> str:
     if isinstance(inner, Mapping):
         found.update(inner)
     reason = str(form.get("reason") or "no reason recorded")
-    more = [str(found[key]) for key in ("error", "path") if found.get(key)]
-    words = [reason, *(word for word in more if word not in reason)]
+    error, step = str(found.get("error") or reason), str(found.get("step"))
+    said = _REFUSALS.get((error, step)) or (os.strerror(number) if (number := _errno(error)) else "")
+    words = [reason if error in reason else f"{reason}: {error}"]
+    if said:
+        words[0] += f" ({said})"
+    if found.get("path"):
+        words.append(f"{'directory ' if step == 'cwd' else ''}{found['path']}")
     return escape_text(": ".join(words))
+
+
+def _errno(name: str) -> int:
+    return int(getattr(errno, name, 0)) if name.isupper() else 0
+
+
+def is_generated(request_id: str) -> bool:
+    """An id that nobody chose tells nothing to a person."""
+    return _GENERATED.fullmatch(request_id) is not None
 
 
 def command_line(argv: object) -> str:

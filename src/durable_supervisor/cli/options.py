@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+_DEFAULT_STATE_DIR = "~/.local/state/durable_supervisor"
 STATE_DIR_VARIABLE = "DURABLE_SUPERVISOR_STATE_DIR"
 
 
@@ -47,7 +48,11 @@ def complete_run(context: typer.Context, args: list[str], incomplete: str) -> li
 Json = Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one line per event.")]
 StateDir = Annotated[
     str | None,
-    typer.Option("--state-dir", metavar="DIR", help=f"The state directory [env: {STATE_DIR_VARIABLE}]."),
+    typer.Option(
+        "--state-dir",
+        metavar="DIR",
+        help=f"The state directory [env: {STATE_DIR_VARIABLE}] [default: {_DEFAULT_STATE_DIR}].",
+    ),
 ]
 RunId = Annotated[
     str,
@@ -57,5 +62,7 @@ After = Annotated[str, typer.Option("--after", metavar="SEQ", help="Begin after 
 Raw = Annotated[bool, typer.Option("--raw", help="Pass bytes on unescaped, also to a terminal.")]
 Grace = Annotated[
     str | None,
-    typer.Option("--grace", metavar="TIME", help="Time between TERM and KILL, such as 5 or 500ms."),
+    typer.Option(
+        "--grace", metavar="TIME", help="Time between TERM and KILL, such as 5 or 500ms [default: 10s]."
+    ),
 ]

@@ -7,7 +7,6 @@ as `Text`, never as markup.
 from __future__ import annotations
 
 import io
-import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-_GENERATED = re.compile(r"req-[0-9a-z]{16}")  # an id that nobody chose tells nothing in a table
 _TREE_HEADER = ["PID", "PARENT", "STATUS", "CPU", "MEMORY", "NAME"]
 _WIDE = 4096  # into a pipe nothing is cut: the reader may be grep
 
@@ -57,7 +55,7 @@ def _summary(form: Form) -> list[Text]:
         Text(describe.state_word(form), style=describe.state_colour(form)),
         Text("-" if began is None else f"{describe.span(time.time() - began)} ago"),
         Text(_took(form)),
-        Text("-" if _GENERATED.fullmatch(request) else escape_text(request)),
+        Text("-" if describe.is_generated(request) else escape_text(request)),
         Text(describe.command_line(form.get("argv")), no_wrap=True, overflow="ellipsis"),
     ]
 
@@ -88,6 +86,7 @@ def run_table(form: Form) -> str:
     ]
     if form.get("retryable"):
         facts.append(("retryable", "yes: send the same request id again"))
+    facts.append(("next", _next(form)))
     if form.get("survives_unit_restart") is False:
         facts.append(("beware", "a restart of the systemd unit it was started in ends it; see 'doctor'"))
     live = form.get("live")
@@ -96,6 +95,18 @@ def run_table(form: Form) -> str:
         cpu, memory = _cpu(live.get("cpu_seconds")), describe.size(live.get("rss_bytes"))
         facts.append(("live", f"{len(tree)} processes, CPU {cpu}, memory {memory}"))
     return fact_table(facts) + (columns(_TREE_HEADER, tree) if tree else "")
+
+
+def _next(form: Form) -> str:
+    """What an operator may do about a run whose end is not known."""
+    run_id, state = form.get("run_id"), form.get("state")
+    if state == "quarantined":
+        return (
+            f"'dsup resolve {run_id}' with --wait, --kill or --accept; docs/verdicts.md explains the reason"
+        )
+    if state == "unknown" and not form.get("resolution"):
+        return "look at what it did; a new request id runs it again ('dsup resolve --accept' keeps a note)"
+    return ""
 
 
 def request_table(form: Form) -> str:

@@ -46,7 +46,12 @@ SecretEnv = Annotated[
 ]
 InheritEnv = Annotated[
     list[str] | None,
-    typer.Option("--inherit-env", metavar="NAME", help="Hand on this variable of ours; may be repeated."),
+    typer.Option(
+        "--inherit-env",
+        metavar="NAME",
+        help="Hand on this variable of ours; may be repeated. Of itself a program gets PATH, HOME, LANG and a"
+        " few more, not all of our environment.",
+    ),
 ]
 Stdin = Annotated[
     str | None,
@@ -57,10 +62,14 @@ Stdin = Annotated[
     ),
 ]
 Timeout = Annotated[
-    str | None, typer.Option("--timeout", metavar="TIME", help="Longest wall time, such as 600, 10m, 2h.")
+    str | None,
+    typer.Option(
+        "--timeout", metavar="TIME", help="Longest wall time, such as 600, 10m, 2h [default: none]."
+    ),
 ]
 IdleTimeout = Annotated[
-    str | None, typer.Option("--idle-timeout", metavar="TIME", help="Longest time without any output.")
+    str | None,
+    typer.Option("--idle-timeout", metavar="TIME", help="Longest time without any output [default: none]."),
 ]
 MaxOutput = Annotated[
     str | None,

@@ -15,7 +15,9 @@ from . import exit_codes, out
 from .options import Json, RunId, Settings, StateDir, settings
 from .session import drive, owning
 
-_Accept = Annotated[bool, typer.Option("--accept", help="Take note of it as it is; frees its slot.")]
+_NAMED = 8  # runs that a report names before it only counts
+
+_Accept = Annotated[bool, typer.Option("--accept", help="Take it as it is; nothing is signalled.")]
 _Kill = Annotated[bool, typer.Option("--kill", help="Kill what is proven to be of the run, then settle it.")]
 _Wait = Annotated[bool, typer.Option("--wait", help="Wait until what is left of it ends by itself.")]
 _Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why; kept with the run.")]
@@ -31,7 +33,10 @@ def resolve(
     json: Json = False,
     state_dir: StateDir = None,
 ) -> int:
-    """Give an operator's word on an unknown or quarantined run. Exactly one of the three.
+    """Give an operator's word on an unknown or quarantined run.
+
+    Exactly one of --accept, --kill and --wait. The run settles as unknown: no
+    outcome is ever made up.
 
     \b
     Example:
@@ -40,7 +45,7 @@ def resolve(
     shared = settings(context, json, state_dir)
     chosen = [name for name, given in (("accept", accept), ("kill", kill), ("wait", wait)) if given]
     if len(chosen) != 1:
-        raise invalid("resolve", "needs exactly one of --accept, --kill and --wait")
+        raise invalid("resolve", "needs exactly one of --accept, --kill and --wait", "see --help for each")
     return drive(_resolve(shared, run, chosen[0], note))
 
 
@@ -96,4 +101,20 @@ def _report(shared: Settings, verb: str, report: Any) -> None:
         return
     from .render import fact_table
 
-    out.write_text(fact_table([(name.replace("_", " "), str(value)) for name, value in facts.items()]))
+    out.write_text(fact_table([(name.replace("_", " "), _words(value)) for name, value in facts.items()]))
+
+
+def _words(value: Any) -> str:
+    """A fact of a report for a person: ``none``, one run, or a few named and the rest counted."""
+    if isinstance(value, dict):
+        value = [f"{run_id} {state}" for run_id, state in value.items()]
+    if not isinstance(value, list):
+        return "-" if value is None else str(value)
+    if not value:
+        return "none"
+    words = [
+        " ".join(str(part) for part in item.values() if part) if isinstance(item, dict) else str(item)
+        for item in value[:_NAMED]
+    ]
+    rest = len(value) - len(words)
+    return ", ".join(words) + (f" and {rest} more" if rest else "")

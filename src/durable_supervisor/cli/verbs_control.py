@@ -11,7 +11,7 @@ from durable_supervisor.model.errors import invalid
 
 from . import exit_codes, out, parse
 from .describe import state_word
-from .options import Grace, Json, RunId, Settings, StateDir, settings
+from .options import Json, RunId, Settings, StateDir, settings
 from .session import drive, observing
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from durable_supervisor.supervisor.answers import ControlReceipt
 
 _CHUNK = 64 * 1024
+_Grace = Annotated[
+    str | None,
+    typer.Option("--grace", metavar="TIME", help="Time between TERM and KILL [default: the run's own]."),
+]
 _Timeout = Annotated[
     str | None, typer.Option("--timeout", metavar="TIME", help="Longest wait for the confirmation.")
 ]
@@ -31,7 +35,7 @@ _Eof = Annotated[bool, typer.Option("--eof", help="Close the program's stdin; al
 def stop(
     context: typer.Context,
     run: RunId,
-    grace: Grace = None,
+    grace: _Grace = None,
     timeout: _Timeout = None,
     json: Json = False,
     state_dir: StateDir = None,
@@ -53,7 +57,9 @@ async def _stop(shared: Settings, run: str, grace: float | None, timeout: float 
     async with observing(shared) as observer:
         receipt = await observer.stop(run, grace=grace, timeout=timeout)
     form = receipt.to_dict()
-    _tell(shared, form, f"{receipt.run_id}  {state_word(form)}, {receipt.result.replace('_', ' ')}")
+    ours = receipt.result == "stopping"  # it began the ladder, which is over by now: the state says how
+    how = "" if ours and receipt.confirmed else f", {receipt.result.replace('_', ' ')}"
+    _tell(shared, form, f"{receipt.run_id}  {state_word(form)}{how}")
     return exit_codes.OK
 
 

@@ -10,10 +10,13 @@ from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.states import RunState
 
 from . import exit_codes, out, request
+from .describe import is_generated
 from .options import Grace, Json, Settings, StateDir, settings
 from .session import drive, owning
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from durable_supervisor.model.request import StartRequest
     from durable_supervisor.supervisor.answers import Run
     from durable_supervisor.supervisor.supervisor import Supervisor
@@ -85,7 +88,7 @@ async def hand_over(supervisor: Supervisor, asked: StartRequest) -> Run:
     )
 
 
-def not_started(form: dict[str, object]) -> SupervisorError:
+def not_started(form: Mapping[str, object]) -> SupervisorError:
     """The one-line error beside a run whose program never ran."""
     from .describe import not_started_reason
 
@@ -93,9 +96,22 @@ def not_started(form: dict[str, object]) -> SupervisorError:
         ErrorCode.NOT_STARTED,
         f"run {form['run_id']}: the program never ran: {not_started_reason(form)}",
         retryable=form.get("retryable") is True,
-        hint="put it right and send the same request id again" if form.get("retryable") else "start it anew",
+        hint=_next_step(form),
         details={"run_id": form["run_id"], "reason": form.get("reason")},
     )
+
+
+def _next_step(form: Mapping[str, object]) -> str:
+    argv = form.get("argv")
+    name = str(argv[0]) if isinstance(argv, list | tuple) and argv else ""
+    if form.get("reason") == "ENOENT" and any(mark in name for mark in " |;&<>"):
+        return "no shell reads it: give the program and each argument as a word, or sh -c 'COMMAND LINE'"
+    if not form.get("retryable"):
+        return "start it anew"
+    generated = is_generated(str(form.get("request_id")))
+    again = "start it again" if generated else "send the same request id again"
+    refused = str(form.get("reason")).isupper()  # an errno's name: something of the request is in the way
+    return f"put it right and {again}" if refused else again
 
 
 def _show_request(shared: Settings, asked: StartRequest, *, generated_id: bool) -> int:
