@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +17,9 @@ from durable_supervisor.supervisor.environment import BASE_NAMES, DEFAULT_PATH, 
 from durable_supervisor.worker.controls import MAX_GRACE, grace_of, is_control_id, signal_name, signal_of
 from durable_supervisor.worker.ending import errno_name, make_receipt, outcome_of
 from durable_supervisor.worker.ladder import KILL_BOUND, Ladder, Step
+from durable_supervisor.worker.main import _record_crash
 from durable_supervisor.worker.poller import READ, WRITE, Poller
+from durable_supervisor.worker.spec import Spec
 
 # The ladder.
 
@@ -288,3 +290,27 @@ def test_a_timer_months_away_is_no_error(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"x")
     poller.turn()
     assert seen == ["ready"]
+
+
+# Its own failure.
+
+
+def test_a_cut_crash_text_holds_no_piece_of_a_secret() -> None:
+    """The cut goes through the secret: what is behind it would not be known as one any more."""
+    secret = "s3cret-" * 600
+
+    class Log:
+        texts: ClassVar[list[str]] = []
+
+        def append(self, kind: str, detail: dict[str, str]) -> None:
+            self.texts.append(detail["text"])
+
+        def flush(self) -> None:
+            pass
+
+    spec = Spec()
+    spec.secrets = [secret]
+    _record_crash(Log(), spec, OSError(secret + "x" * 6000))  # type: ignore[arg-type]
+    [text] = Log.texts
+    assert text.endswith("[redacted]" + "x" * 6000 + "\n")
+    assert "s3cret" not in text

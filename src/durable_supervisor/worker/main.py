@@ -28,6 +28,7 @@ from .tending import Tending
 
 _STARTED = 0
 _FAILED = 1
+_MAX_CRASH_TEXT = 8192  # characters; the end says the most
 
 
 def work(cause: str | None = None) -> None:
@@ -46,12 +47,9 @@ def work(cause: str | None = None) -> None:
         if spec is not None:
             failpoint("worker.spec_received")
             status = _run(spec, channel, LOG_FD, cause)
-    except SystemExit:
-        raise
-    except BaseException:  # noqa: BLE001  the last resort: there is no log to tell
-        status = _FAILED
     finally:
-        # No interpreter teardown: the lock should go as soon as the work is done.
+        # Whatever was raised: the log has it, or there is none to tell.  No interpreter teardown:
+        # the lock should go as soon as the work is done.
         os._exit(status)
 
 
@@ -183,9 +181,10 @@ def _record_crash(log: LogWriter, spec: Spec, error: BaseException) -> None:
     """Our own failure, as evidence for whoever has to judge this run."""
     import traceback  # costs more than the rest of a start, and is hardly ever needed
 
-    text = "".join(traceback.format_exception(error))[-8192:]
+    # Redacted before it is cut: half a secret would not be known as one.
+    text = redact_text("".join(traceback.format_exception(error)), spec.secrets)[-_MAX_CRASH_TEXT:]
     try:
-        log.append(Kind.RUN_WORKER_CRASHED, {"text": redact_text(text, spec.secrets)})
+        log.append(Kind.RUN_WORKER_CRASHED, {"text": text})
         log.flush()
     except (LogFullError, OSError):
         return
