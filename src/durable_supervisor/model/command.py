@@ -132,6 +132,14 @@ def _size(name: str, value: object) -> None:
         raise invalid(name, "must be at least 1 byte and at most 1 PiB")
 
 
+def completion_of(value: object) -> Completion:
+    """``Completion``, or its word; anything else is an ``INVALID_REQUEST``."""
+    try:
+        return Completion(value)
+    except ValueError:
+        raise invalid("completion", "must be 'leader' or 'tree'") from None
+
+
 def _on_limit(value: object) -> OnLimit:
     try:
         return OnLimit(value)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import time
 
-EVENT_SCHEMA_VERSION = 1
-
 
 class Kind:
     """Event kinds.  Plain strings, so that a newer log's kinds pass through an older reader."""

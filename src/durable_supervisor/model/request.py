@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .command import MAX_LABELS, Command, Completion, Limits
+from .command import MAX_LABELS, Command, Completion, Limits, completion_of
 from .errors import invalid
 
 DEFAULT_OWNER = "local"
@@ -35,10 +35,7 @@ class StartRequest:
         check_request_id(self.request_id)
         if not isinstance(self.owner, str) or not _OWNER.fullmatch(self.owner):
             raise invalid("owner", "must be 1 to 128 characters out of A-Z a-z 0-9 . _ : @ / -")
-        try:
-            object.__setattr__(self, "completion", Completion(self.completion))
-        except ValueError:
-            raise invalid("completion", "must be 'leader' or 'tree'") from None
+        object.__setattr__(self, "completion", completion_of(self.completion))
         object.__setattr__(self, "labels", _labels(self.labels))
 
 

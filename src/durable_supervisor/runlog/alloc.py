@@ -9,12 +9,13 @@ import ctypes
 import errno
 import os
 import sys
+from collections.abc import Callable
 
 _KEEP_SIZE = 1
 _UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
-def _load() -> ctypes._FuncPointer | None:  # type: ignore[name-defined,unused-ignore]
+def _load() -> Callable[[int, int, int, int], int] | None:
     if sys.platform != "linux":
         return None
     library = ctypes.CDLL(None, use_errno=True)
@@ -22,7 +23,8 @@ def _load() -> ctypes._FuncPointer | None:  # type: ignore[name-defined,unused-i
     if function is not None:
         function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
         function.restype = ctypes.c_int
-    return function
+    loaded: Callable[[int, int, int, int], int] | None = function
+    return loaded
 
 
 _fallocate = _load()

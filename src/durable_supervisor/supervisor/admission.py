@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..journal.rows import Admission, Intent
-from ..model.command import STDIN_OPEN
 from ..model.digest import field_digest, request_digests
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.request import StartRequest
@@ -15,6 +14,7 @@ from ..model.secrets import redact_text, secret_spans, secret_values
 from ..process.channel import encode_frame
 from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths
+from ..worker.spec import STDIN_BYTES, STDIN_NULL, STDIN_OPEN
 from .environment import program_environment
 
 
@@ -138,7 +138,7 @@ class Prepared:
             "max_stdout_bytes": limits.max_stdout_bytes,
             "max_stderr_bytes": limits.max_stderr_bytes,
             "on_limit": limits.on_limit.value,
-            "stdin": "null" if stdin is None else "open" if stdin == STDIN_OPEN else "bytes",
+            "stdin": STDIN_NULL if stdin is None else STDIN_OPEN if stdin == STDIN_OPEN else STDIN_BYTES,
         }
         return encode_frame(message, given)
 

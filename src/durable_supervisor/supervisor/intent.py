@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
-import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ..journal import runs
 from ..journal.rows import Admission
@@ -26,6 +26,9 @@ from ..runlog.reader import LogReader
 from .admission import Place, Prepared
 from .opening import RECOVER_HINT, Identity, judge_stranger
 from .state_dir import StateDir, check_space, no_space, unusable
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _NOTHING_WRITTEN = (ErrorCode.BUSY, ErrorCode.NO_SPACE, ErrorCode.JOURNAL_BEHIND)
 

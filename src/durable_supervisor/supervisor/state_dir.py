@@ -18,6 +18,7 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.identity import ProcessIdentity
 from ..process import forks
 from ..process.identity import Liveness, probe, self_identity
+from ..runlog.files import fsync_dir
 
 VARIABLE = "DURABLE_SUPERVISOR_STATE_DIR"
 MIN_FREE_BYTES = 16 * 1024 * 1024
@@ -217,7 +218,7 @@ def _make_key(place: StateDir) -> bytes:
     key = secrets.token_bytes(KEY_BYTES)
     try:
         _replace(place.key, key, durable=True)
-        _sync_directory(place.path)  # the digests that it made must never outlive it
+        fsync_dir(place.path)  # the digests that it made must never outlive it
     except OSError as error:
         raise unusable(place.key, error) from error
     return key
@@ -236,14 +237,6 @@ def _replace(path: str, content: bytes, *, durable: bool) -> None:
     except OSError:
         os.unlink(temporary)
         raise
-    finally:
-        os.close(fd)
-
-
-def _sync_directory(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
     finally:
         os.close(fd)
 

@@ -13,7 +13,7 @@ from ..journal import runs
 from ..journal.connection import Journal
 from ..journal.listing import judged_runs
 from ..journal.rows import Admission, RunRow
-from ..model.command import Command, Completion, Limits, check_timeout
+from ..model.command import Command, Completion, Limits, check_timeout, completion_of
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
 from ..model.request import DEFAULT_OWNER, StartRequest
@@ -226,7 +226,7 @@ class Supervisor(Observer):
             command=command,
             request_id=request_id if request_id is not None else new_id("req", os.urandom),
             limits=limits if limits is not None else Limits(),
-            completion=completion,  # type: ignore[arg-type]
+            completion=completion_of(completion),
             labels=labels if labels is not None else {},
             owner=owner,
         )

@@ -24,7 +24,7 @@ from .effects import Effects
 from .ending import errno_name, make_receipt, outcome_of
 from .poller import READ, Poller
 from .record import Recorder
-from .spec import STDIN_BYTES, Spec
+from .spec import STDIN_BYTES, STDIN_NULL, Spec
 from .stdin import StdinFeed
 from .stopping import LEFTOVER, Stopper
 
@@ -69,7 +69,7 @@ class Tending:
             ours, theirs[stream] = os.pipe2(os.O_CLOEXEC)
             bound = cap if spec.on_limit == "terminate" else None
             self._captures.append(Capture(stream, ours, secrets, self.recorder, bound))
-        if spec.stdin == "null":
+        if spec.stdin == STDIN_NULL:
             stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         else:
             stdin, feeder = os.pipe2(os.O_CLOEXEC)
