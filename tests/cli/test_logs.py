@@ -95,3 +95,16 @@ def test_attach_to_what_is_over(cli: Cli) -> None:
     assert "err\n" in done.stderr
     assert "exited 9" in done.stderr
     assert cli("attach", "--quiet", run_id).stderr == "err\n"
+
+
+def test_a_lost_log_is_told_from_an_empty_one(cli: Cli) -> None:
+    run_id = finished(cli, "echo kept")
+    cli.ok("reconcile")
+    (log,) = cli.state_dir.glob(f"runs/*/{run_id}.a1.log")
+    log.unlink()
+    for verb in ("logs", "events"):
+        done = cli(verb, run_id)
+        assert (done.code, done.stdout) == (0, "")
+        assert done.stderr.startswith("its log is missing; ")
+    assert cli("wait", run_id).code == 0
+    assert cli.ok("logs", finished(cli, "exit 0")).stdout == ""

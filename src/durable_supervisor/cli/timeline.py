@@ -42,7 +42,7 @@ class Timeline:
 
 def feed_line(form: describe.Form) -> str:
     """One state change of one run."""
-    reason = f" ({form['reason']})" if form.get("reason") else ""
+    reason = f" ({form['reason']})" if form.get("reason") not in (None, "", "logged") else ""
     return escape_text(
         f"{form.get('position'):>7}  {describe.local_time(form.get('time'))}"
         f"  {form.get('run_id')}  {form.get('state')}{reason}"

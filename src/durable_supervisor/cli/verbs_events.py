@@ -11,6 +11,7 @@ from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.events import ALL_KINDS
 
 from . import exit_codes, out, parse
+from .escape import escape_text
 from .options import After, Json, RunId, Settings, StateDir, settings
 from .session import drive, observing
 from .timeline import Timeline, feed_line
@@ -79,6 +80,7 @@ async def _events(
 ) -> int:
     timeline = Timeline()
     left = limit
+    nothing = True
     async with observing(shared) as observer:
         source = (
             observer.follow(run, after=after, kinds=kinds, output=output)
@@ -90,10 +92,20 @@ async def _events(
                 out.ndjson(event.to_dict())
             else:
                 out.write_text(timeline.lines(event))
+            nothing = False
             left = None if left is None else left - 1
             if left == 0:
                 break
+        if nothing and not shared.json:
+            await tell_if_lost(observer, run)
     return exit_codes.OK
+
+
+async def tell_if_lost(observer: Observer, run: str) -> None:
+    """Nothing to show may mean that nothing happened, or that its log is gone: say which."""
+    health = (await observer.inspect(run)).log_health or {}
+    if health.get("status", "ok") != "ok":
+        out.note(escape_text(f"its log is {health['status']}; 'dsup inspect {run}' has what is still known"))
 
 
 async def recorded(

@@ -14,7 +14,7 @@ from . import exit_codes, out, parse
 from .options import Json, Raw, RunId, Settings, StateDir, settings
 from .printer import Printer
 from .session import drive, observing
-from .verbs_events import recorded
+from .verbs_events import recorded, tell_if_lost
 
 if TYPE_CHECKING:
     from durable_supervisor.model.events import Event
@@ -57,7 +57,11 @@ def logs(
 async def _logs(
     shared: Settings, run: str, stream: str, tail: int | None, printer: Printer, *, follow: bool
 ) -> int:
+    nothing = True
+
     async def show(event: Event) -> None:
+        nonlocal nothing
+        nothing = False
         if stream not in ("both", event.stream):
             return
         if shared.json:
@@ -84,6 +88,8 @@ async def _logs(
             async for event in source:
                 await show(event)
         await printer.finish()
+        if nothing and not shared.json:
+            await tell_if_lost(observer, run)
     return exit_codes.OK
 
 
