@@ -58,6 +58,7 @@ class HostScript:
 
         eventually(there, timeout, "the host did not report")
         assert self.report_path.exists(), self.errors()
+        self.report_path.chmod(0o600)  # whatever umask the host had
         found = json.loads(self.report_path.read_text())
         assert isinstance(found, dict)
         return found
