@@ -15,7 +15,7 @@ def test_the_example_runs_and_goes_on(state_dir: Path, tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     found = re.search(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert found is not None
-    example = found[1].replace('"rg"', '"echo"').replace('"/repo"', repr(str(tmp_path)))
+    example = found[1].replace("sleep 1", "sleep 0.1").replace('"/tmp"', repr(str(tmp_path)))
     assert len(example.splitlines()) <= 25
 
     def run() -> list[str]:
@@ -36,6 +36,10 @@ def test_the_example_runs_and_goes_on(state_dir: Path, tmp_path: Path) -> None:
         return done.stdout.splitlines()
 
     first = run()
-    assert any(line.endswith(" output TODO src") for line in first)
-    assert first[-1] == "finished Outcome(exited, code=0)"
+    told = re.search(r"```\n(1 run\.dispatched\n.*?)```", text, flags=re.DOTALL)
+    assert told is not None
+    shown = told[1].splitlines()
+    before, after = shown[: shown.index("…")], shown[shown.index("…") + 1 :]
+    assert [line.rstrip() for line in first[: len(before)]] == before
+    assert [line.split()[1:] for line in first[-len(after) :]] == [line.split()[1:] for line in after]
     assert run() == first  # nothing was executed twice: the same events
