@@ -14,6 +14,7 @@ import pytest
 
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.outcome import Outcome, OutcomeKind
+from durable_supervisor.supervisor.observer import Observer
 from tests.contract.peers import Peer
 from tests.contract.runs import Marker, Runs, appear, gone
 from tests.support import eventually_async
@@ -72,12 +73,12 @@ async def test_a_waiting_worker_sleeps(
 
 async def test_connections_leave_nothing_behind(runs: Runs, marker: Marker) -> None:
     run = await runs.sh(f"sleep {marker}; :")
-    await runs.sup.signal(run.id, signal.SIGCONT)
+    [path] = await eventually_async(lambda: list(runs.state_dir.rglob("*.sock")))
     pid = (await runs.worker(run.id)).pid
     before = len(os.listdir(f"/proc/{pid}/fd"))
-    for _ in range(40):
-        await runs.sup.signal(run.id, signal.SIGCONT)
-    [path] = runs.state_dir.rglob("*.sock")
+    async with Observer.open(runs.state_dir) as other:  # who owns the run asks by its channel
+        for _ in range(40):
+            await other.signal(run.id, signal.SIGCONT)
     half_closed = Peer(path)
     half_closed.socket.shutdown(socket.SHUT_WR)
     await eventually_async(lambda: len(os.listdir(f"/proc/{pid}/fd")) <= before)
@@ -89,10 +90,9 @@ async def test_connections_leave_nothing_behind(runs: Runs, marker: Marker) -> N
 
 async def test_a_crowd_of_peers_leaves_descriptors_for_the_run(runs: Runs, marker: Marker) -> None:
     run = await runs.sh(f"read go; head -c 3000000 /dev/zero; sleep {marker}; :", stdin="open")
-    await runs.sup.signal(run.id, signal.SIGCONT)
+    [path] = await eventually_async(lambda: list(runs.state_dir.rglob("*.sock")))
     worker = await runs.worker(run.id)
     resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (48, 48))
-    [path] = runs.state_dir.rglob("*.sock")
     await runs.sup.write_stdin(run.id, b"\n")
     crowd = [Peer(path) for _ in range(50)]
     appear(marker, 2)
