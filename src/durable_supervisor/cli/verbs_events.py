@@ -138,7 +138,8 @@ def feed(
 ) -> int:
     """Print the state changes of all runs.
 
-    Each has a position; --after that position goes on where you stopped.
+    Each has a position; --after that position goes on where you stopped. It has
+    what an owner has noted; where none is alive, 'reconcile' brings it up to date.
 
     \b
     Example:

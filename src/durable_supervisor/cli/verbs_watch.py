@@ -31,7 +31,7 @@ def attach(
 ) -> int:
     """Show a run's output so far, then live until it ends.
 
-    Ctrl-C detaches: the run goes on.
+    Ctrl-C detaches: the run goes on. Leaves with 0; 'wait' gives the program's code.
 
     \b
     Example:
