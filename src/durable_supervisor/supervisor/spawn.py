@@ -33,11 +33,10 @@ def spawn_zygote(control_fd: int) -> int:
 
 def _spawn(arguments: list[str], descriptors: dict[int, int]) -> int:
     """posix_spawn(3): safe in a host with threads, and it does not copy a large host's memory."""
-    copies = {
-        number: forks.opened(partial(fcntl.fcntl, fd, fcntl.F_DUPFD_CLOEXEC, _HIGH))
-        for number, fd in descriptors.items()
-    }
+    copies: dict[int, int] = {}
     try:
+        for number, fd in descriptors.items():
+            copies[number] = forks.opened(partial(fcntl.fcntl, fd, fcntl.F_DUPFD_CLOEXEC, _HIGH))
         return os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", "-X", "utf8", *arguments],
