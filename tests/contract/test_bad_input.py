@@ -263,6 +263,47 @@ async def test_wrong_arguments_of_the_other_verbs(runs: Runs) -> None:
     await runs.wait(run)
 
 
+# An argument of the wrong type or beyond all bounds, by verb; the name that the error must give.
+ODD: list[tuple[str, str, dict[str, Any]]] = [
+    *(("events", "after", {"after": odd}) for odd in ("1", None, 1.0, True, 1 << 63)),
+    *(("events", "limit", {"limit": odd}) for odd in ("1", None, 1.0, True, 1 << 63)),
+    *(("events", "kinds", {"kinds": odd}) for odd in ("output", b"output", 3, [3])),
+    *(("feed", "after", {"after": odd}) for odd in ("1", None, 1 << 63)),
+    ("feed", "limit", {"limit": None}),
+    *(("list", "before", {"before": odd}) for odd in ("1", -1, 1 << 63)),
+    ("list", "limit", {"limit": "1"}),
+    *(("list", "states", {"states": odd}) for odd in ("running", ["no such state"], 3, [3])),
+    *(("list", "label", {"label": odd}) for odd in ("team", ("team",), ("team", 3), ["team", "infra"])),
+    *(("signal", "signal", {"signo": odd}) for odd in ("TERM", (), True, 0, -1)),
+    *(("write_stdin", "data", {"data": odd}) for odd in ("text", None, 3)),
+]
+
+
+async def test_an_argument_of_the_wrong_type_is_named(runs: Runs) -> None:
+    run = await runs.start(["cat"], stdin="open")
+    for verb, field, arguments in ODD:
+        of_run = () if verb in ("feed", "list") else (run.id,)
+        async with refused(ErrorCode.INVALID_REQUEST) as caught:
+            await getattr(runs.sup, verb)(*of_run, **arguments)
+        assert caught().details["field"] == field, (verb, arguments)
+    assert not [kind for kind in await runs.kinds(run) if kind.startswith("control")]
+    await runs.sup.write_stdin(run.id, bytearray(b"bytes of any kind"), eof=True)
+    await runs.wait(run)
+    assert await runs.output(run) == b"bytes of any kind"
+
+
+async def test_states_may_be_given_by_their_words(runs: Runs) -> None:
+    run = await runs.start(["true"])
+    await runs.wait(run)
+    await runs.sup.reconcile()
+    assert [one.id for one in (await runs.sup.list(states=["finished"])).runs] == [run.id]  # type: ignore[list-item]
+
+
+async def test_a_state_directory_that_is_no_path_is_refused() -> None:
+    async with refused(ErrorCode.STATE_DIR_REFUSED):
+        Observer.open(3)  # type: ignore[arg-type]
+
+
 async def test_a_timeout_of_nothing_asks_once(runs: Runs) -> None:
     run = await runs.sh("read line", stdin="open")
     async with refused(ErrorCode.WAIT_TIMEOUT) as caught:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal as signals
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
@@ -15,32 +14,44 @@ from ..process.failpoints import failpoint
 from ..reconcile.view import RunView
 from ..runlog.paths import RunPaths
 from .answers import ControlReceipt, StopReceipt
+from .arguments import BytesLike, signal_number, stdin_bytes
 from .dial import Dial, dial_patiently, not_confirmed
 from .follow import identity
+from .lookup import Lookup
 
-if TYPE_CHECKING:
-    from .observer import Observer
+Message = dict[str, object]
 
 KILL_SECONDS = 15.0  # what a stop allows beyond the grace before it is not confirmed
 _PIECE = 1024 * 1024
 
 
 class Controller:
-    """Sends controls of one observer's runs."""
+    """Sends controls.
 
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
+    ``wait``: a verb that returns once a run is over.  ``ask_directly``: the worker's answer
+    over a channel that the caller holds; None without one.
+    """
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        wait: Callable[[str], Awaitable[RunView]],
+        ask_directly: Callable[[str, Message, bytes], Awaitable[Message | None]],
+    ) -> None:
+        self._lookup = lookup
+        self._wait = wait
+        self._ask_directly = ask_directly
 
     async def stop(self, run: str, grace: float | None, timeout: float | None) -> StopReceipt:
         check_timeout("grace", grace)
         check_timeout("timeout", timeout)
-        seen = await self._observer._view(run)
+        seen = await self._lookup.view(run)
         if seen.state not in OPEN_STATES:
             return _already(seen)
         own_grace = grace if grace is not None else float(str(seen.limits.get("grace", 0)))
         seconds = timeout if timeout is not None else own_grace + KILL_SECONDS
         control_id = new_id("ctl", os.urandom)
-        message: dict[str, object] = {"op": "stop", "id": control_id}
+        message: Message = {"op": "stop", "id": control_id}
         if grace is not None:
             message["grace"] = grace
         try:
@@ -56,32 +67,29 @@ class Controller:
         return StopReceipt(ended.id, ended.state, control_id, str(answer["result"]), True, ended.outcome)
 
     async def signal(self, run: str, signo: int, target: str, timeout: float) -> ControlReceipt:
-        if signo not in signals.valid_signals():
-            raise invalid("signal", "is not a signal number of this system")
+        signo = signal_number(signo)
         if target not in ("leader", "tree"):
             raise invalid("target", "must be 'leader' or 'tree'")
-        message: dict[str, object] = {"op": "signal", "signal": int(signo), "target": target}
+        message: Message = {"op": "signal", "signal": signo, "target": target}
         receipt = await self._control(run, message, b"", timeout)
         if receipt.result == "no_process":
-            raise _not_running(await self._observer._view(run))
+            raise _not_running(await self._lookup.view(run))
         return receipt
 
-    async def write_stdin(self, run: str, data: bytes, eof: bool, timeout: float) -> ControlReceipt:
-        receipt = None
-        for begin in range(0, len(data), _PIECE):
-            receipt = await self._control(run, {"op": "stdin"}, data[begin : begin + _PIECE], timeout)
+    async def write_stdin(self, run: str, data: BytesLike, eof: bool, timeout: float) -> ControlReceipt:
+        receipt, whole = None, stdin_bytes(data)
+        for begin in range(0, len(whole), _PIECE):
+            receipt = await self._control(run, {"op": "stdin"}, whole[begin : begin + _PIECE], timeout)
             if receipt.result != "written":
                 raise _stdin_refused(receipt)
         if eof or receipt is None:
-            closing: dict[str, object] = {"op": "close_stdin"} if eof else {"op": "stdin"}
+            closing: Message = {"op": "close_stdin"} if eof else {"op": "stdin"}
             receipt = await self._control(run, closing, b"", timeout)
         return receipt
 
-    async def _control(
-        self, run: str, message: dict[str, object], blob: bytes, timeout: float
-    ) -> ControlReceipt:
+    async def _control(self, run: str, message: Message, blob: bytes, timeout: float) -> ControlReceipt:
         check_timeout("timeout", timeout)
-        seen = await self._observer._view(run)
+        seen = await self._lookup.view(run)
         if seen.state not in OPEN_STATES:
             raise _not_running(seen)
         control_id = new_id("ctl", os.urandom)
@@ -91,22 +99,20 @@ class Controller:
         except TimeoutError:
             raise not_confirmed(seen.id, str(message["op"]), timeout) from None
         if answer is None:
-            raise _not_running(await self._observer._view(run))
+            raise _not_running(await self._lookup.view(run))
         known = ("type", "id", "op", "result", "seq")
         detail = {name: value for name, value in answer.items() if name not in known}
         return ControlReceipt(
             seen.id, control_id, str(message["op"]), str(answer["result"]), int(str(answer["seq"])), detail
         )
 
-    async def _ask(
-        self, seen: RunView, message: dict[str, object], blob: bytes, seconds: float
-    ) -> dict[str, object] | None:
+    async def _ask(self, seen: RunView, message: Message, blob: bytes, seconds: float) -> Message | None:
         """The worker's receipt; None when the run was over before it could answer."""
-        answer = await self._observer._ask_directly(seen.id, message, blob)
+        answer = await self._ask_directly(seen.id, message, blob)
         if answer is not None:
             return _receipt(answer)
-        row = await self._observer._row(seen.id)
-        paths = self._observer._reading.paths(row)
+        row = await self._lookup.row(seen.id)
+        paths = self._lookup.paths(row)
         while True:
             dial = await self._dial(seen, paths, seconds)
             if dial is None:
@@ -132,20 +138,20 @@ class Controller:
             dial = await dial_patiently(paths, identity(seen.worker), min(seconds, 0.25))
             if dial is not None:
                 return dial
-            seen = await self._observer._view(seen.id)
+            seen = await self._lookup.view(seen.id)
             if seen.state not in OPEN_STATES:
                 return None
 
     async def _end(self, seen: RunView) -> RunView:
         try:
-            return await self._observer.wait(seen.id)
+            return await self._wait(seen.id)
         except SupervisorError as error:
             if error.code is not ErrorCode.OUTCOME_UNKNOWN:
                 raise
-            return await self._observer._view(seen.id)
+            return await self._lookup.view(seen.id)
 
 
-def _receipt(answer: dict[str, object]) -> dict[str, object]:
+def _receipt(answer: Message) -> Message:
     if answer.get("type") != "receipt":
         raise invalid("control", "was refused by the worker as malformed")
     return answer

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from ..journal.feed import FeedEntry
-from ..journal.rows import RunRow
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.events import Event
@@ -19,9 +17,10 @@ from ..reconcile.view import RunView
 from ..runlog.page import Page
 from . import state_dir as directory
 from .answers import ControlReceipt, ListPage, StopReceipt
+from .arguments import BytesLike, kinds_of
 from .controls import Controller
 from .follow import Watch, identity, worker_exit
-from .reading import Reading
+from .lookup import Lookup
 from .state_dir import StateDir
 
 T = TypeVar("T")
@@ -42,14 +41,8 @@ class Observer:
 
     def __init__(self, place: StateDir) -> None:
         self._place = place
-        self._pid = os.getpid()
-        self._closed = False
-        self._closing = asyncio.Event()
-        self._calls: set[asyncio.Future[Any]] = set()  # reads under way
-        # Threads of our own: the host's executor may be busy with something else for long.
-        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="durable-supervisor")
-        self._reading = Reading(place)
-        self._controller = Controller(self)
+        self._lookup = Lookup(place)
+        self._controller = Controller(self._lookup, self.wait, self._ask_directly)
 
     @classmethod
     def open(cls, state_dir: str | os.PathLike[str] | None = None) -> Observer:
@@ -72,14 +65,8 @@ class Observer:
 
         Who still follows or waits gets ``SUPERVISOR_CLOSED``.
         """
-        if os.getpid() != self._pid:
-            return
-        self._closed = True
-        self._closing.set()
-        while self._calls:
-            await asyncio.wait(set(self._calls))
-        self._reading.close()
-        self._threads.shutdown(wait=False)
+        if not self._lookup.forked:
+            await self._lookup.close()
 
     @property
     def state_dir(self) -> str:
@@ -90,7 +77,7 @@ class Observer:
 
     async def inspect(self, run: str) -> RunView:
         """Everything known about one run, as of now."""
-        return await self._blocking(lambda: self._reading.inspect(run, live=True))
+        return await self._lookup.view(run, live=True)
 
     async def list(
         self,
@@ -101,9 +88,7 @@ class Observer:
         label: tuple[str, str] | None = None,
     ) -> ListPage:
         """Runs, newest first, by keyset: pass ``next_before`` of a page as ``before`` of the next."""
-        return await self._blocking(
-            lambda: self._reading.list(limit=limit, before=before, states=states, label=label)
-        )
+        return await self._lookup.list(limit=limit, before=before, states=states, label=label)
 
     async def events(
         self,
@@ -118,9 +103,9 @@ class Observer:
 
         Raises ``CURSOR_AHEAD`` when ``after`` is beyond the newest event.
         """
-        wanted = None if kinds is None else frozenset(kinds)
-        row = await self._row(run)
-        return await self._blocking(lambda: self._reading.page(row, after, limit, wanted, output))
+        wanted = kinds_of(kinds)
+        row = await self._lookup.row(run)
+        return await self._lookup.page(row, after, limit, wanted, output)
 
     async def follow(
         self,
@@ -135,12 +120,12 @@ class Observer:
         Stopping to iterate stops nothing else.  A slow consumer costs only itself: events
         wait in the log.
         """
-        wanted = None if kinds is None else frozenset(kinds)
-        row = await self._row(run)
-        watch, over = Watch(self._reading.paths(row)), False
+        wanted = kinds_of(kinds)
+        row = await self._lookup.row(run)
+        watch, over = Watch(self._lookup.paths(row)), False
         try:
             while True:
-                page = await self._page(row, after, wanted, output)
+                page = await self._lookup.page(row, after, FOLLOW_PAGE, wanted, output)
                 for event in page.events:
                     yield event
                 moved, after = page.next_after > after, page.next_after
@@ -148,10 +133,10 @@ class Observer:
                     return
                 if moved or over:
                     continue
-                seen = await self._view(row.run_id)
+                seen = await self._lookup.view(row.run_id)
                 over = seen.state in OVER
                 if not over:
-                    await self._unless_closed(watch.news(after, identity(seen.worker)))
+                    await self._lookup.unless_closed(watch.news(after, identity(seen.worker)))
         finally:
             watch.close()
 
@@ -161,7 +146,7 @@ class Observer:
 
     async def feed(self, *, after: int = 0, limit: int = 100) -> Sequence[FeedEntry]:
         """Changes of state of all runs with ``position > after``, in the order of their commits."""
-        return await self._blocking(lambda: self._reading.feed(after, limit))
+        return await self._lookup.feed(after, limit)
 
     async def wait(self, run: str, *, timeout: float | None = None) -> RunView:
         """The run once it is over: finished, or not_started.
@@ -169,19 +154,19 @@ class Observer:
         Raises ``OUTCOME_UNKNOWN`` (with run id and evidence in ``details``) for unknown and
         quarantined runs, ``WAIT_TIMEOUT`` after ``timeout`` seconds.
         """
-        self._check_open()
+        self._lookup.check_open()
         check_timeout("timeout", timeout)
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
         pause = _FIRST_PAUSE
         while True:
-            seen = await self._view(run)
+            seen = await self._lookup.view(run)
             if seen.state in OVER:
                 return _known(seen if seen.head else await self.inspect(run))
             left = None if deadline is None else deadline - loop.time()
             if left is not None and left <= 0:
                 raise _wait_timeout(seen, timeout or 0.0)
-            await self._unless_closed(self._until_news(seen, pause, left))
+            await self._lookup.unless_closed(self._until_news(seen, pause, left))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     # Controls.
@@ -207,7 +192,7 @@ class Observer:
         return await self._controller.signal(run, signo, target, timeout)
 
     async def write_stdin(
-        self, run: str, data: bytes, *, eof: bool = False, timeout: float = 30.0
+        self, run: str, data: BytesLike, *, eof: bool = False, timeout: float = 30.0
     ) -> ControlReceipt:
         """Write to the program's open stdin; the receipt comes when the bytes are in its pipe.
 
@@ -215,16 +200,7 @@ class Observer:
         """
         return await self._controller.write_stdin(run, data, eof, timeout)
 
-    # Shared with the verbs of the owner.
-
-    async def _row(self, run: str) -> RunRow:
-        return await self._blocking(lambda: self._reading.row(run))
-
-    async def _view(self, run: str) -> RunView:
-        return await self._blocking(lambda: self._reading.inspect(run))
-
-    async def _page(self, row: RunRow, after: int, kinds: frozenset[str] | None, output: bool) -> Page:
-        return await self._blocking(lambda: self._reading.page(row, after, FOLLOW_PAGE, kinds, output))
+    # What an owner knows better.
 
     async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:
         """Something may have changed about this run's end."""
@@ -235,42 +211,6 @@ class Observer:
     ) -> dict[str, object] | None:
         """The worker's answer over a channel that this object holds; None without one."""
         return None
-
-    async def _blocking(self, work: Callable[[], T]) -> T:
-        self._check_open()
-        call = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
-        return await call
-
-    async def _unless_closed(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """Wait for news, at the longest until `close`: the next look then says that it is closed."""
-        news = asyncio.ensure_future(waiting)
-        closing = asyncio.ensure_future(self._closing.wait())
-        try:
-            await asyncio.wait({news, closing}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            closing.cancel()
-            news.cancel()
-        await asyncio.wait({news})
-        if not news.cancelled():
-            news.result()
-
-    def _check_open(self) -> None:
-        if os.getpid() != self._pid:
-            raise SupervisorError(
-                ErrorCode.FORKED_COPY,
-                "this object was made before a fork; the copy must not use it",
-                phase=Phase.OPEN,
-                hint="open one of its own in the new process",
-            )
-        if self._closed:
-            raise SupervisorError(
-                ErrorCode.SUPERVISOR_CLOSED,
-                "it is closed",
-                phase=Phase.OPEN,
-                hint="open it again",
-            )
 
 
 class Attachment:
@@ -297,7 +237,7 @@ class Attachment:
                 self.cursor = event.seq
                 yield event
 
-    async def write_stdin(self, data: bytes, *, eof: bool = False) -> ControlReceipt:
+    async def write_stdin(self, data: BytesLike, *, eof: bool = False) -> ControlReceipt:
         """See `Observer.write_stdin`."""
         return await self._observer.write_stdin(self._run, data, eof=eof)
 

@@ -101,6 +101,20 @@ def judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> None:
         failpoint("open.swept")
 
 
+def check_in_place(place: StateDir, inode: int) -> None:
+    """Is the journal the file that was opened?  Another's, or deleted, its intents would be found by nobody.
+
+    Raises ``JOURNAL_MISMATCH``, ``JOURNAL_MISSING``.
+    """
+    try:
+        if os.lstat(place.journal).st_ino == inode:
+            return
+        code, what = ErrorCode.JOURNAL_MISMATCH, "another file has taken the journal's place"
+    except FileNotFoundError:
+        code, what = ErrorCode.JOURNAL_MISSING, "the journal has been deleted"
+    raise SupervisorError(code, what, phase=Phase.ADMIT, hint=f"close this supervisor, then {RECOVER_HINT}")
+
+
 def has_logs(place: StateDir) -> bool:
     """Is there any run log in the directory?"""
     return any(has_runs(place.runs, shard) for shard in list_shards(place.runs))

@@ -24,13 +24,13 @@ from ..runlog.paths import RunPaths, find_run
 from ..runlog.reader import LogReader
 from . import rebuild
 from .answers import ListPage
+from .arguments import label_of, page_limit, position, states_of
 from .live import with_live_figures
 from .state_dir import StateDir
 
 T = TypeVar("T")
 
 _CACHED_READERS = 64
-MAX_PAGE = 10_000
 
 
 class Reading:
@@ -92,10 +92,12 @@ class Reading:
         label: tuple[str, str] | None,
     ) -> ListPage:
         """One page, newest first.  ``states`` are those of the journal; each run is shown as it is now."""
-        limit = _bounded(limit)
+        limit = page_limit(limit)
+        before = None if before is None else position("before", before)
+        wanted, label = states_of(states), label_of(label)
         rows = self._read(
             lambda conn: listing.list_runs(
-                conn, before_serial=before, limit=limit + 1, states=states, label=label
+                conn, before_serial=before, limit=limit + 1, states=wanted, label=label
             )
         )
         place = self.evidence_place()
@@ -104,17 +106,14 @@ class Reading:
 
     def page(self, row: RunRow, after: int, limit: int, kinds: frozenset[str] | None, output: bool) -> Page:
         """One page of a run's events."""
-        if after < 0:
-            raise invalid("after", "must be 0 or more", "begin with 0")
         reader, lock = self._reader(row)
         with lock:
-            return reader.page(after, _bounded(limit), kinds=kinds, output=output)
+            return reader.page(position("after", after), page_limit(limit), kinds=kinds, output=output)
 
     def feed(self, after: int, limit: int) -> Sequence[FeedEntry]:
         """Changes of state of all runs after a position."""
-        if after < 0:
-            raise invalid("after", "must be 0 or more", "begin with 0")
-        return self._read(lambda conn: journal_feed.feed(conn, after, _bounded(limit)))
+        after, limit = position("after", after), page_limit(limit)
+        return self._read(lambda conn: journal_feed.feed(conn, after, limit))
 
     def paths(self, row: RunRow) -> RunPaths:
         return RunPaths(self._place.runs, row.shard, row.run_id)
@@ -179,12 +178,6 @@ class Reading:
         if row is not None:
             self._from_logs.add(run_id)
         return row
-
-
-def _bounded(limit: int) -> int:
-    if not 1 <= limit <= MAX_PAGE:
-        raise invalid("limit", f"must be between 1 and {MAX_PAGE}", "ask for smaller pages and go on")
-    return limit
 
 
 def _ambiguous(prefix: str, candidates: list[str]) -> SupervisorError:

@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..journal import runs
 from ..journal.connection import Journal
@@ -30,10 +29,8 @@ from ..runlog.writer import LogFullError
 from .dial import not_confirmed
 from .hosting import RUN_ID_VARIABLE
 from .links import ExitWatch
+from .lookup import Lookup
 from .watches import remains
-
-if TYPE_CHECKING:
-    from .supervisor import Supervisor
 
 ACTIONS = ("accept", "kill", "wait")
 KILL_SECONDS = 10.0
@@ -42,10 +39,8 @@ KILL_SECONDS = 10.0
 class Resolver:
     """Resolves runs of one supervisor."""
 
-    def __init__(
-        self, supervisor: Supervisor, journal: Journal, reconciler: Reconciler, clock: Clock
-    ) -> None:
-        self._supervisor = supervisor
+    def __init__(self, lookup: Lookup, journal: Journal, reconciler: Reconciler, clock: Clock) -> None:
+        self._lookup = lookup
         self._journal = journal
         self._reconciler = reconciler
         self._clock = clock
@@ -56,7 +51,7 @@ class Resolver:
         row = await self._reconciler.judge(run_id)
         if row.state not in (RunState.UNKNOWN, RunState.QUARANTINED):
             raise _not_resolvable(run_id, row.state)
-        seen = await self._supervisor._view(run_id)
+        seen = await self._lookup.view(run_id)
         if row.state is RunState.QUARANTINED and action == "kill":
             await self._kill(seen)
         elif row.state is RunState.QUARANTINED and action == "wait":
@@ -68,9 +63,9 @@ class Resolver:
         if row.state is RunState.QUARANTINED:
             await self._settle(run_id)
         failpoint("resolve.settled")
-        paths = self._supervisor._reading.paths(row)
-        await self._supervisor._blocking(lambda: self._tell(paths, row.attempt, word))
-        return await self._supervisor._view(run_id)
+        paths = self._lookup.paths(row)
+        await self._lookup.blocking(lambda: self._tell(paths, row.attempt, word))
+        return await self._lookup.view(run_id)
 
     async def _record(self, run_id: str, action: str, note: str) -> dict[str, object]:
         now = self._clock.wall_ns()

@@ -65,6 +65,8 @@ class StateDir:
 
 def locate(state_dir: str | os.PathLike[str] | None) -> StateDir:
     """The argument, else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's state directory."""
+    if not isinstance(state_dir, str | bytes | os.PathLike | None):
+        raise _refused("state_dir", "is not a path", "give the directory's path")
     chosen = os.fsdecode(state_dir) if state_dir is not None else os.environ.get(VARIABLE, "")
     if not chosen:
         import platformdirs

@@ -74,12 +74,12 @@ class Supervisor(Observer):
             on_change=self._changed,
             on_error=report,
             interval=math.inf,
-            executor=self._threads,
+            executor=self._lookup.threads,
         )
         self._dispatcher = Dispatcher(
-            place, journal, ident, clock, self._blocking, self._on_news, ident.first_serial, zygote
+            place, journal, ident, clock, self._lookup.blocking, self._on_news, ident.first_serial, zygote
         )
-        self._resolver = Resolver(self, journal, self._reconciler, clock)
+        self._resolver = Resolver(self._lookup, journal, self._reconciler, clock)
         self._watches = Watches(self._reconciler.mark)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._background: asyncio.Task[None] | None = None
@@ -149,7 +149,7 @@ class Supervisor(Observer):
 
         In a forked copy it does nothing: all that it would close is the original's.
         """
-        if os.getpid() != self._pid:
+        if self._lookup.forked:
             return
         if self._closer is None:
             self._admitting = False
@@ -159,7 +159,7 @@ class Supervisor(Observer):
     async def _close(self) -> None:
         while self._tasks:  # a start under way is finished whole
             await asyncio.wait(set(self._tasks))
-        self._closed = True
+        self._lookup.closed = True
         for run_id, link in self._dispatcher.links.items():
             if link.ended.done():  # who waited for it has seen its receipt: the journal shall have it too
                 self._reconciler.mark(run_id)
@@ -180,7 +180,7 @@ class Supervisor(Observer):
         What could not be confirmed by then is named in the report, and goes on or not.
         """
         check_timeout("timeout", timeout)
-        self._check_open()
+        self._lookup.check_open()
         self._admitting = False
         deadline = self._loop.time() + timeout
         stopped: list[str] = []
@@ -220,7 +220,7 @@ class Supervisor(Observer):
         ``JOURNAL_MISSING``, ``JOURNAL_MISMATCH``, ``JOURNAL_BEHIND``, ``SUPERVISOR_CLOSED``.  A
         program that cannot be executed is no error here: the run's state is ``not_started``.
         """
-        self._check_open()
+        self._lookup.check_open()
         self._check_admitting()
         request = StartRequest(
             command=command,
@@ -231,7 +231,7 @@ class Supervisor(Observer):
             owner=owner,
         )
         prepared = Prepared(request, read_host(), self._identity.key)
-        self._check_journal_in_place()
+        opening.check_in_place(self._place, self._journal_inode)
         return await asyncio.shield(self._spawn_task(self._start(prepared)))
 
     async def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
@@ -242,12 +242,12 @@ class Supervisor(Observer):
 
         Raises ``NOT_RESOLVABLE``, ``INVALID_REQUEST``, ``NOT_CONFIRMED``.
         """
-        self._check_open()
-        return await self._resolver.resolve((await self._row(run)).run_id, action, note)
+        self._lookup.check_open()
+        return await self._resolver.resolve((await self._lookup.row(run)).run_id, action, note)
 
     async def reconcile(self) -> ReconcileReport:
         """Judge every open and quarantined run from its evidence, now."""
-        self._check_open()
+        self._lookup.check_open()
         found = await self._reconciler.pass_once()
         return ReconcileReport(found.judged, {row.run_id: row.state.value for row in found.changed})
 
@@ -255,7 +255,7 @@ class Supervisor(Observer):
         self, run: str, *, grace: float | None = None, timeout: float | None = None
     ) -> StopReceipt:
         """As `Observer.stop`; besides, a run that never started will not be retried."""
-        row = await self._row(run)
+        row = await self._lookup.row(run)
         if row.state in JUDGED_STATES or row.state is RunState.NOT_STARTED:
             now = self._clock.wall_ns()
             await self._journal.write(lambda conn: runs.mark_stop_requested(conn, row.run_id, now))
@@ -283,7 +283,7 @@ class Supervisor(Observer):
 
     def _on_news(self, run_id: str) -> None:
         """A worker's program was released, or its channel has closed."""
-        if self._closed:
+        if self._lookup.closed:
             return
         if run_id in self._dispatcher.links:
             self._loop.call_later(_RELEASE_FOLD_DELAY, self._mark_if_running, run_id)
@@ -294,7 +294,7 @@ class Supervisor(Observer):
 
     def _mark_if_running(self, run_id: str) -> None:
         link = self._dispatcher.links.get(run_id)
-        if link is not None and not link.ended.done() and not self._closed:
+        if link is not None and not link.ended.done() and not self._lookup.closed:
             self._reconciler.mark(run_id)
 
     async def _ask_directly(
@@ -322,7 +322,7 @@ class Supervisor(Observer):
             await self._watch(row.run_id)
 
     async def _watch(self, run_id: str) -> None:
-        seen = await self._view(run_id)
+        seen = await self._lookup.view(run_id)
         if self._admitting and run_id not in self._dispatcher.links:
             self._watches.ensure(seen)
 
@@ -365,18 +365,6 @@ class Supervisor(Observer):
                 phase=Phase.ADMIT,
                 hint="open it again",
             )
-
-    def _check_journal_in_place(self) -> None:
-        """Deleted or exchanged under us, it would take intents that nobody will find again."""
-        try:
-            if os.lstat(self._place.journal).st_ino == self._journal_inode:
-                return
-            code, what = ErrorCode.JOURNAL_MISMATCH, "another file has taken the journal's place"
-        except FileNotFoundError:
-            code, what = ErrorCode.JOURNAL_MISSING, "the journal has been deleted"
-        raise SupervisorError(
-            code, what, phase=Phase.ADMIT, hint=f"close this supervisor, then {opening.RECOVER_HINT}"
-        )
 
 
 class Opening:

@@ -1,0 +1,73 @@
+"""What callers give the reading verbs and controls, checked: each refusal names its argument."""
+
+from __future__ import annotations
+
+import signal as signals
+from collections.abc import Collection, Iterable
+
+from ..model.errors import invalid
+from ..model.states import RunState
+
+BytesLike = bytes | bytearray | memoryview
+
+MAX_PAGE = 10_000
+_MAX_POSITION = (1 << 63) - 1  # SQLite's integers
+
+
+def position(name: str, value: object) -> int:
+    """A cursor: 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_POSITION:
+        raise invalid(name, "must be a whole number of 0 or more", "begin with 0")
+    return value
+
+
+def page_limit(value: object) -> int:
+    """How many entries a page may have."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_PAGE:
+        raise invalid("limit", f"must be between 1 and {MAX_PAGE}", "ask for smaller pages and go on")
+    return value
+
+
+def kinds_of(value: Collection[str] | None) -> frozenset[str] | None:
+    """Names of event kinds; None for all."""
+    return None if value is None else frozenset(_words("kinds", value))
+
+
+def states_of(value: Collection[RunState] | None) -> frozenset[RunState] | None:
+    """Run states, also by their words; None for all."""
+    if value is None:
+        return None
+    try:
+        return frozenset(RunState(word) for word in _words("states", value))
+    except ValueError:
+        raise invalid("states", f"must be out of {', '.join(RunState)}") from None
+
+
+def label_of(value: tuple[str, str] | None) -> tuple[str, str] | None:
+    """A label's name and value; None for any."""
+    if value is None:
+        return None
+    if not isinstance(value, tuple) or len(value) != 2 or not all(isinstance(text, str) for text in value):
+        raise invalid("label", "must be a pair of name and value", "label=('team', 'infra')")
+    return value
+
+
+def signal_number(value: object) -> int:
+    """A signal that can be sent on this system."""
+    if isinstance(value, bool) or not isinstance(value, int) or value not in signals.valid_signals():
+        raise invalid("signal", "is not a signal number of this system")
+    return int(value)
+
+
+def stdin_bytes(value: object) -> bytes:
+    """What is to be written."""
+    if not isinstance(value, BytesLike):
+        raise invalid("data", "must be bytes", "encode the text first")
+    return bytes(value)
+
+
+def _words(name: str, value: object) -> Iterable[str]:
+    words = list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else None
+    if words is None or not all(isinstance(word, str) for word in words):
+        raise invalid(name, "must be a collection of names, not one")
+    return words

@@ -1,0 +1,119 @@
+"""`Reading` for an event loop: its blocking work in threads of our own, until it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from ..journal.feed import FeedEntry
+from ..journal.rows import RunRow
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.states import RunState
+from ..reconcile.view import RunView
+from ..runlog.page import Page
+from ..runlog.paths import RunPaths
+from .answers import ListPage
+from .reading import Reading
+from .state_dir import StateDir
+
+T = TypeVar("T")
+
+
+class Lookup:
+    """Looks runs up without holding up the loop.
+
+    Every coroutine raises what `Reading` does, and ``SUPERVISOR_CLOSED`` and ``FORKED_COPY``.
+    """
+
+    def __init__(self, place: StateDir) -> None:
+        self.closed = False  # nothing more is answered
+        # Threads of our own: the host's executor may be busy with something else for long.
+        self.threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="durable-supervisor")
+        self._reading = Reading(place)
+        self._pid = os.getpid()
+        self._closing = asyncio.Event()
+        self._calls: set[asyncio.Future[Any]] = set()  # under way
+
+    @property
+    def forked(self) -> bool:
+        """Is this a forked copy?  All that it would use or close is the original's."""
+        return os.getpid() != self._pid
+
+    async def close(self) -> None:
+        """Let go of files and threads.  Idempotent; not for a forked copy."""
+        self.closed = True
+        self._closing.set()
+        while self._calls:
+            await asyncio.wait(set(self._calls))
+        self._reading.close()
+        self.threads.shutdown(wait=False)
+
+    def check_open(self) -> None:
+        """Raises ``FORKED_COPY``, ``SUPERVISOR_CLOSED``."""
+        if self.forked:
+            raise SupervisorError(
+                ErrorCode.FORKED_COPY,
+                "this object was made before a fork; the copy must not use it",
+                phase=Phase.OPEN,
+                hint="open one of its own in the new process",
+            )
+        if self.closed:
+            raise SupervisorError(
+                ErrorCode.SUPERVISOR_CLOSED,
+                "it is closed",
+                phase=Phase.OPEN,
+                hint="open it again",
+            )
+
+    async def blocking(self, work: Callable[[], T]) -> T:
+        """Run ``work`` in a thread; `close` waits for it."""
+        self.check_open()
+        call = asyncio.get_running_loop().run_in_executor(self.threads, work)
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return await call
+
+    async def unless_closed(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """Wait for news, at the longest until `close`: the next look then says that it is closed."""
+        news = asyncio.ensure_future(waiting)
+        closing = asyncio.ensure_future(self._closing.wait())
+        try:
+            await asyncio.wait({news, closing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            closing.cancel()
+            news.cancel()
+        await asyncio.wait({news})
+        if not news.cancelled():
+            news.result()
+
+    async def row(self, run: str) -> RunRow:
+        return await self.blocking(lambda: self._reading.row(run))
+
+    async def view(self, run: str, *, live: bool = False) -> RunView:
+        return await self.blocking(lambda: self._reading.inspect(run, live=live))
+
+    async def list(
+        self,
+        *,
+        limit: int,
+        before: int | None,
+        states: Collection[RunState] | None,
+        label: tuple[str, str] | None,
+    ) -> ListPage:
+        return await self.blocking(
+            lambda: self._reading.list(limit=limit, before=before, states=states, label=label)
+        )
+
+    async def page(
+        self, row: RunRow, after: int, limit: int, kinds: frozenset[str] | None, output: bool
+    ) -> Page:
+        return await self.blocking(lambda: self._reading.page(row, after, limit, kinds, output))
+
+    async def feed(self, after: int, limit: int) -> Sequence[FeedEntry]:
+        return await self.blocking(lambda: self._reading.feed(after, limit))
+
+    def paths(self, row: RunRow) -> RunPaths:
+        return self._reading.paths(row)
