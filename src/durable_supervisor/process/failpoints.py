@@ -37,3 +37,8 @@ def failpoint(name: str) -> None:
             return
         del _armed[name]
         os.kill(os.getpid(), signo)
+
+
+def any_armed() -> bool:
+    """Has a test armed any point in this process?"""
+    return bool(_armed)

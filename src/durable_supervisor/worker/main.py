@@ -31,14 +31,16 @@ _FAILED = 1
 _MAX_CRASH_TEXT = 8192  # characters; the end says the most
 
 
-def work(cause: str | None = None) -> None:
+def work(cause: str | None = None, *, hardened: bool = False) -> None:
     """The whole life of a worker process.  Never returns.
 
     ``cause``: why it was started by exec although a zygote was expected to fork it.
+    ``hardened``: it has waited for its run, and is ready.
     """
     status = _FAILED
     try:
-        harden()
+        if not hardened:
+            harden()
         channel = socket.socket(fileno=CHANNEL_FD)
         channel.set_inheritable(False)
         os.set_inheritable(LOG_FD, False)

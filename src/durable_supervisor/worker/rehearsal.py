@@ -1,0 +1,114 @@
+"""Go through what a start does, without doing any of it.
+
+A forked process shares its parent's memory until it writes to it, and in Python
+to look at an object is to write to it.  The first write to each page costs a
+fault and a copy, microseconds each and hundreds of them.  A worker that waits
+for its run has the time to take them beforehand.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+
+from ..model.events import Kind
+from ..process import tree
+from ..process.channel import FrameParser, encode_frame
+from ..process.clock import Clock
+from ..process.identity import identity_from_stat, read_stat, self_identity
+from ..process.program import StartFailure, check_cwd, resolve
+from ..runlog.create import read_header
+from ..runlog.format import SegmentHeader
+from ..runlog.paths import RunPaths
+from ..runlog.writer import LogWriter
+from .ending import make_receipt, outcome_of
+from .ladder import Ladder
+from .redact import Redactor, Utf8Boundary
+from .spec import Spec
+
+_RUN = "rehearsa1"
+_REQUEST: dict[str, object] = {
+    name: None for name in Spec.__slots__ if name not in ("stdin_bytes", "env", "argv", "secrets")
+} | {"env": {"PATH": os.defpath, "LANG": "C.UTF-8"}, "argv": ["sh", "-c", "true"], "secrets": []}
+
+
+def rehearse() -> None:
+    """Leaves nothing behind but warmed memory: no descriptor, child, signal or file."""
+    message, blob = FrameParser().feed(encode_frame(_REQUEST))[0]
+    spec = Spec.from_message(message, blob)
+    clock = Clock()
+    log_fd = os.memfd_create("rehearsal")
+    try:
+        log = _open_log(log_fd, clock)
+        _start(spec, log)
+        _tend(log, clock)
+    finally:
+        os.close(log_fd)
+    _talk()
+
+
+def _open_log(fd: int, clock: Clock) -> LogWriter:
+    detail: dict[str, object] = {"argv": ["true"], "limits": {"grace": 10.0}, "digests": {"argv": "0"}}
+    header = SegmentHeader("dir", _RUN, 1, 1, 1, "boot", clock.wall_ns(), detail)
+    os.write(fd, header.encode())
+    found, _ = read_header(fd)
+    return LogWriter(
+        fd,
+        RunPaths("/nonexistent", "0000", _RUN),
+        found or header,
+        segment_bytes=1 << 20,
+        stdout_cap=1 << 26,
+        stderr_cap=1 << 26,
+        truncate=True,
+        clock=clock,
+    )
+
+
+def _start(spec: Spec, log: LogWriter) -> None:
+    me = self_identity().to_dict()
+    log.append(Kind.RUN_DISPATCHED, {"attempt": 1, "identity": me, "argv": spec.argv, "cwd": "/"})
+    log.flush()
+    try:
+        check_cwd("/")
+        os.path.realpath(resolve(spec.argv[0], "/", spec.env["PATH"]))
+    except StartFailure:
+        pass  # a system without sh
+    stat = read_stat(os.getpid())
+    if stat is not None:
+        log.append(Kind.PROGRAM_SPAWNED, {"identity": identity_from_stat(stat).to_dict(), "requested": "sh"})
+    log.append(Kind.PROGRAM_RELEASED, {})
+    log.flush()
+
+
+def _tend(log: LogWriter, clock: Clock) -> None:
+    for name in ("stdout", "stderr"):
+        log.append_output(name, Utf8Boundary().feed(Redactor([b"rehearsal"]).feed(b"output\n")))
+    log.flush()
+    tree.children_of(os.getpid())
+    tree.descendants(os.getpid())
+    Ladder(1.0, 0.0).step(0.5)
+    log.append(Kind.PROGRAM_EXITED, {"code": 0, "signal": None})
+    receipt = make_receipt(
+        attempt=1,
+        outcome=outcome_of(None, 0, None),
+        started_ns=clock.wall_ns(),
+        finished_ns=clock.wall_ns(),
+        duration_ns=clock.elapsed_ns(),
+        output={"stdout": {"bytes": 1, "dropped": log.dropped("stdout"), "complete": True}},
+        stdin_bytes=0,
+        survivors=[],
+        stop=None,
+        cleanup_confirmed=True,
+    )
+    log.append(Kind.RUN_FINISHED, receipt)
+    log.flush()
+
+
+def _talk() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, select.epoll() as epoll:
+        epoll.register(ours, select.EPOLLIN)
+        theirs.send(encode_frame({"type": "released", "head": 3}))
+        epoll.poll(0)
+        FrameParser().feed(ours.recv(4096))
