@@ -209,7 +209,7 @@ async def test_five_thousand_runs_of_another_boot_are_unknown_at_once(
         assert {run.reason for run in unknown.runs} == {"log_missing"}
         assert not any(run.retryable for run in unknown.runs)
         assert (await sup.inspect(first.id)).state is RunState.FINISHED
-    assert used < 1.5
+    assert used < 10  # the order of magnitude: dialling or waiting for each run would cost minutes
 
 
 async def many_open_rows(world: World, count: int) -> None:
