@@ -95,6 +95,7 @@ class Tending:
         """The program runs: watch it, feed it, and start its clocks."""
         self.leader = leader
         self._released = (self._clock.wall_ns(), self._clock.elapsed_ns())
+        self._say("released")
         self._watch_signals()
         for capture in self._captures:
             capture.start(self._poller)
@@ -104,7 +105,6 @@ class Tending:
             self.stdin.close_when_empty()
         self._deadlines.arm(self.spec.timeout, self.spec.idle_timeout)
         self._poller.at("socket", time.monotonic() + _SOCKET_DELAY, self._socket.ensure)
-        self._say("released")
         self._look_at_children()  # it may have ended before its signals were watched
 
     def until_finished(self) -> None:
