@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from typing import Unpack
 
 from ..model.digest import differing_fields
 from ..model.errors import ErrorCode, Phase, SupervisorError
-from ..model.outcome import Outcome
-from ..model.states import SETTLED_STATES, Rule, RunState, Trigger, next_state
+from ..model.states import SETTLED_STATES, RunState, Trigger
 from . import feed
-from .errors import StaleState, TransitionRefused
+from .advance import Facts, advance
+from .errors import StaleState
 from .rows import (
     Admission,
     AttemptRow,
@@ -36,9 +37,6 @@ SQL_INSERT_LABEL = "INSERT INTO run_labels (name, value, serial) VALUES (?, ?, ?
 SQL_INSERT_ATTEMPT = """
 INSERT INTO attempts (serial, attempt, intent_ns, boot_id, first_seq) VALUES (?, ?, ?, ?, ?)
 """
-SQL_END_ATTEMPT = """
-UPDATE attempts SET ended_ns = ?, ended_state = ?, reason = ? WHERE serial = ? AND attempt = ?
-"""
 SQL_ATTEMPTS = """
 SELECT attempt, intent_ns, boot_id, first_seq, ended_ns, ended_state, reason
 FROM attempts WHERE serial = ? ORDER BY attempt
@@ -49,13 +47,6 @@ UPDATE runs SET
     program = NULL, reason = NULL, outcome = NULL, receipt = NULL, evidence = NULL, retryable = 0,
     log_health = NULL
 WHERE run_id = ? AND state = 'not_started' AND attempt = ? AND retryable = 1 AND stop_requested = 0
-RETURNING *
-"""
-SQL_TRANSITION = """
-UPDATE runs SET
-    state = ?, updated_ns = ?, reason = ?, outcome = ?, receipt = coalesce(?, receipt), evidence = ?,
-    retryable = ?, worker = coalesce(?, worker), program = coalesce(?, program)
-WHERE run_id = ? AND state = ? AND attempt = ?
 RETURNING *
 """
 SQL_STOP = "UPDATE runs SET stop_requested = 1, updated_ns = ? WHERE run_id = ? RETURNING *"
@@ -167,60 +158,16 @@ def transition(
     trigger: Trigger,
     expect: RunState,
     now_ns: int,
-    *,
-    reason: str | None = None,
-    outcome: Outcome | None = None,
-    receipt: Document | None = None,
-    evidence: Document | None = None,
-    retryable: bool = False,
-    worker: Document | None = None,
-    program: Document | None = None,
+    **facts: Unpack[Facts],
 ) -> RunRow:
-    """Compare-and-set along the transition table, with its feed entry.  Returns the new row.
+    """`advance` for a caller that holds no row, and knows the state that it must be in.
 
-    ``reason`` is needed for not_started, unknown and quarantined; ``outcome`` for
-    finished (a quarantined run may carry one too: the exit that was kept).  ``receipt``,
-    ``worker`` and ``program`` stay as they were where None is given; ``evidence`` stays
-    except in finished.  A cell that says "already so" writes nothing.
-
-    Raises `StaleState` (not in ``expect``), `TransitionRefused`, SupervisorError
-    ``UNKNOWN_RUN``; sqlite3.IntegrityError where the SQL guards see a bug of the caller.
+    Raises `StaleState` where it is another, SupervisorError ``UNKNOWN_RUN``, and as `advance`.
     """
     row = _need(conn, run_id)
     if row.state is not expect:
         raise StaleState(run_id, expect, row.state)
-    if (cell := next_state(expect, trigger)) is Rule.SAME:
-        return row
-    if isinstance(cell, Rule) or trigger is Trigger.RETRY:  # a retry needs an intent: `admit`
-        raise TransitionRefused(run_id, expect, trigger)
-    if evidence is None and cell is not RunState.FINISHED:
-        evidence = row.evidence
-    values = (
-        cell.value, now_ns, reason, encode_optional(outcome and outcome.to_dict()), encode_optional(receipt),
-        encode_optional(evidence), retryable, encode_optional(worker), encode_optional(program),
-        run_id, expect.value, row.attempt,
-    )  # fmt: skip
-    return _moved(conn, row, trigger, cell, values, now_ns)
-
-
-def _moved(
-    conn: sqlite3.Connection,
-    row: RunRow,
-    trigger: Trigger,
-    cell: RunState,
-    values: tuple[object, ...],
-    now_ns: int,
-) -> RunRow:
-    found = conn.execute(SQL_TRANSITION, values).fetchone()
-    if found is None:
-        raise StaleState(row.run_id, row.state, _need(conn, row.run_id).state)
-    moved = run_row(found)
-    # A quarantined run is judged in every pass: only a new reason is news.
-    if moved.state is not row.state or moved.reason != row.reason:
-        feed.append(conn, row.serial, row.attempt, cell, trigger.value, moved.reason, now_ns)
-    if cell in SETTLED_STATES:
-        conn.execute(SQL_END_ATTEMPT, (now_ns, cell.value, moved.reason, row.serial, row.attempt))
-    return moved
+    return advance(conn, row, trigger, now_ns, **facts)
 
 
 def mark_stop_requested(conn: sqlite3.Connection, run_id: str, now_ns: int) -> RunRow:
@@ -264,13 +211,7 @@ def set_resolution(conn: sqlite3.Connection, run_id: str, document: Document, no
     """
     row = _need(conn, run_id)
     if row.state not in (RunState.UNKNOWN, RunState.QUARANTINED):
-        raise SupervisorError(
-            ErrorCode.NOT_RESOLVABLE,
-            f"run {run_id} is {row.state.value}; only an unknown or quarantined run can be resolved",
-            phase=Phase.CONTROL,
-            hint="`inspect` shows what is known about it",
-            details={"run_id": run_id, "state": row.state.value},
-        )
+        raise not_resolvable(run_id, row.state)
     text = encode(document)
     conn.execute(SQL_INSERT_RESOLUTION, (now_ns, row.serial, text))
     return run_row(conn.execute(SQL_RESOLUTION, (text, now_ns, run_id)).fetchone())
@@ -287,6 +228,17 @@ def _need(conn: sqlite3.Connection, run_id: str) -> RunRow:
     if row is None:
         raise unknown_run(run_id)
     return row
+
+
+def not_resolvable(run_id: str, state: RunState) -> SupervisorError:
+    """``NOT_RESOLVABLE``: what is known needs no operator's word."""
+    return SupervisorError(
+        ErrorCode.NOT_RESOLVABLE,
+        f"run {run_id} is {state.value}; only an unknown or quarantined run can be resolved",
+        phase=Phase.CONTROL,
+        hint="`inspect` shows what is known about it",
+        details={"run_id": run_id, "state": state.value},
+    )
 
 
 def unknown_run(run_id: str) -> SupervisorError:

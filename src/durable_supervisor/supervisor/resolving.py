@@ -50,7 +50,7 @@ class Resolver:
             raise invalid("action", f"must be one of {', '.join(ACTIONS)}")
         row = await self._reconciler.judge(run_id)
         if row.state not in (RunState.UNKNOWN, RunState.QUARANTINED):
-            raise _not_resolvable(run_id, row.state)
+            raise runs.not_resolvable(run_id, row.state)
         seen = await self._lookup.view(run_id)
         if row.state is RunState.QUARANTINED and action == "kill":
             await self._kill(seen)
@@ -143,16 +143,6 @@ class Resolver:
             raise not_confirmed(run_id, "the kill", timeout or 0.0) from None
         finally:
             watch.close()
-
-
-def _not_resolvable(run_id: str, state: RunState) -> SupervisorError:
-    return SupervisorError(
-        ErrorCode.NOT_RESOLVABLE,
-        f"run {run_id} is {state.value}; only an unknown or quarantined run can be resolved",
-        phase=Phase.CONTROL,
-        hint="`inspect` shows what is known about it",
-        details={"run_id": run_id, "state": state.value},
-    )
 
 
 def _cannot_prove(run_id: str) -> SupervisorError:
