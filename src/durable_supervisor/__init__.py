@@ -11,13 +11,22 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # not from typing: every worker would pay for that import
 if TYPE_CHECKING:
+    from .journal.feed import FeedEntry
     from .model.command import Command, Completion, Limits, OnLimit
-    from .model.errors import ErrorCode, SupervisorError
-    from .model.events import Event
+    from .model.errors import ErrorCode, Phase, SupervisorError
+    from .model.events import Event, Kind
     from .model.outcome import Outcome, OutcomeKind
     from .model.states import RunState
     from .reconcile.view import RunView
-    from .supervisor.answers import Run, StopReceipt
+    from .runlog.page import Page
+    from .supervisor.answers import (
+        ControlReceipt,
+        ListPage,
+        ReconcileReport,
+        Run,
+        ShutdownReport,
+        StopReceipt,
+    )
     from .supervisor.observer import Attachment, Observer
     from .supervisor.supervisor import Supervisor
 
@@ -25,25 +34,34 @@ _MODULES = {
     "Attachment": "supervisor.observer",
     "Command": "model.command",
     "Completion": "model.command",
+    "ControlReceipt": "supervisor.answers",
     "ErrorCode": "model.errors",
     "Event": "model.events",
+    "FeedEntry": "journal.feed",
+    "Kind": "model.events",
     "Limits": "model.command",
+    "ListPage": "supervisor.answers",
     "Observer": "supervisor.observer",
     "OnLimit": "model.command",
     "Outcome": "model.outcome",
     "OutcomeKind": "model.outcome",
+    "Page": "runlog.page",
+    "Phase": "model.errors",
+    "ReconcileReport": "supervisor.answers",
     "Run": "supervisor.answers",
     "RunState": "model.states",
     "RunView": "reconcile.view",
+    "ShutdownReport": "supervisor.answers",
     "StopReceipt": "supervisor.answers",
     "Supervisor": "supervisor.supervisor",
     "SupervisorError": "model.errors",
 }
 
 __all__ = [
-    "Attachment", "Command", "Completion", "ErrorCode", "Event", "Limits", "Observer", "OnLimit", "Outcome",
-    "OutcomeKind", "Run", "RunState", "RunView", "StopReceipt", "Supervisor", "SupervisorError",
-    "__version__",
+    "Attachment", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry", "Kind",
+    "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind", "Page", "Phase",
+    "ReconcileReport", "Run", "RunState", "RunView", "ShutdownReport", "StopReceipt", "Supervisor",
+    "SupervisorError", "__version__",
 ]  # fmt: skip
 
 
