@@ -104,25 +104,28 @@ async def test_without_a_zygote_there_is_none(state_dir: Path) -> None:
         assert zygotes() == []
 
 
-def waiting_workers() -> list[int]:
-    """Forked ahead of their run: children of our zygotes without a program or a run log."""
+def the_waiting_worker() -> list[int]:
+    """The one forked ahead of its run: a child of our zygote without a run log; empty while not to be told."""
     found = []
     for zygote in zygotes():
         for pid in children_of(zygote):
-            links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()]
-            if not any(link.endswith(".log") for link in links):
+            try:
+                links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+            except OSError:
+                continue
+            if alive(pid) and links and not any(link.endswith(".log") for link in links):
                 found.append(pid)
-    return found
+    return found if len(found) == 1 else []
 
 
 async def test_the_worker_that_waited_gets_the_next_run_and_leaves_with_the_zygote(state_dir: Path) -> None:
     async with Supervisor.open(state_dir, zygote=True) as sup:
         first = await sup.start(Command(argv=["true"]))
         await sup.wait(first.id, timeout=20)
-        (waiting,) = await eventually_async(waiting_workers)
+        (waiting,) = await eventually_async(the_waiting_worker)
         run = await sup.start(Command(argv=["sh", "-c", "read line"], stdin="open"))
         assert worker_pid(await sup.inspect(run.id)) == waiting
-        (next_one,) = await eventually_async(waiting_workers)
+        (next_one,) = await eventually_async(the_waiting_worker)
         assert next_one != waiting
         await sup.stop(run.id, grace=5)
     await eventually_async(lambda: not alive(next_one))
@@ -133,7 +136,7 @@ async def test_a_waiting_worker_that_was_killed_is_nobodys_loss(state_dir: Path)
         first = await sup.start(Command(argv=["true"]))
         await sup.wait(first.id, timeout=20)
         for number in range(3):
-            (waiting,) = await eventually_async(waiting_workers)
+            (waiting,) = await eventually_async(the_waiting_worker)
             os.kill(waiting, signal.SIGKILL)
             await eventually_async(lambda pid=waiting: not alive(pid))  # type: ignore[misc]
             run = await sup.start(Command(argv=["sh", "-c", f"exit {number}"]))
@@ -146,7 +149,7 @@ async def test_what_a_worker_rehearsed_shows_nowhere(state_dir: Path) -> None:
     async with Supervisor.open(state_dir, zygote=True) as sup:
         first = await sup.start(Command(argv=["true"]))
         await sup.wait(first.id, timeout=20)
-        await eventually_async(waiting_workers)
+        await eventually_async(the_waiting_worker)
         run = await sup.start(Command(argv=["sh", "-c", "ls -l /proc/self/fd /proc/$PPID/fd; kill -l"]))
         final = await sup.wait(run.id, timeout=20)
         assert final.receipt is not None

@@ -7,7 +7,6 @@ of it: a program upgraded behind the same name is still the same request.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 from collections.abc import Mapping
@@ -38,7 +37,7 @@ def request_digests(request: StartRequest, cwd: str, key: bytes) -> dict[str, st
 
 def field_digest(key: bytes, name: str, value: bytes) -> str:
     """HMAC-SHA-256 over the field's name and value, 32 hex characters (128 bits)."""
-    return hmac.new(key, name.encode() + b"\0" + value, hashlib.sha256).hexdigest()[:32]
+    return hmac.digest(key, name.encode() + b"\0" + value, "sha256").hex()[:32]
 
 
 def differing_fields(stored: Mapping[str, str], offered: Mapping[str, str]) -> list[str]:

@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Callable, Coroutine
+from enum import Enum
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -34,6 +35,14 @@ FIRST_WORD_SECONDS = 10.0
 NOT_KNOWN = "not_known"
 
 
+class Word(Enum):
+    """What is new about a dispatched run."""
+
+    RELEASED = "released"  # its program was let go
+    ENDED = "ended"  # its worker said that all is over, and has closed the channel
+    CLOSED = "closed"  # the channel has closed without a word
+
+
 class Dispatcher:
     """Admits and dispatches, one attempt at a time per request id, many requests at once."""
 
@@ -44,7 +53,7 @@ class Dispatcher:
         identity: Identity,
         clock: Clock,
         blocking: Blocking[Any],
-        on_news: Callable[[str], None],
+        on_news: Callable[[str, Word], None],
         first_serial: int,
         zygote: bool | None,
     ) -> None:
@@ -128,6 +137,8 @@ class Dispatcher:
 
     def _news(self, run_id: str) -> None:
         link = self.links.get(run_id)
-        if link is not None and link.closed:
-            del self.links[run_id]
-        self._on_news(run_id)
+        if link is not None and not link.closed:
+            self._on_news(run_id, Word.RELEASED)
+            return
+        self.links.pop(run_id, None)
+        self._on_news(run_id, Word.ENDED if link is not None and link.told_end else Word.CLOSED)

@@ -34,6 +34,7 @@ class WorkerLink:
         self._channel = channel
         self._on_news = on_news
         self._parser = FrameParser()
+        self.told_end = False  # the worker said that all is over
         self._unsent = b""
         self._asked: dict[str, asyncio.Future[dict[str, object] | None]] = {}
         self._turn = asyncio.Lock()  # to send a frame
@@ -49,7 +50,8 @@ class WorkerLink:
         """Send the rest of the spec.  Raises OSError when the worker is gone before it has all of it."""
         if self._unsent:
             await self._loop.sock_sendall(self._channel, self._unsent)
-            self._unsent = b""
+            self.told_end = False  # the worker said that all is over
+        self._unsent = b""
         self._loop.add_reader(self._channel.fileno(), self._ready)
 
     async def ask(self, message: dict[str, object], blob: bytes) -> dict[str, object] | None:
@@ -122,7 +124,9 @@ class WorkerLink:
             self.first_word.set_result(word)
         if word == "released":
             self._on_news(self.run_id)
-        elif not self.ended.done():
+            return
+        self.told_end = True
+        if not self.ended.done():
             # Whoever waits may read the log now; the fold waits for the channel's end, when the
             # lock is free and the receipt needs no second proof.
             self.ended.set_result(None)

@@ -27,7 +27,7 @@ from . import opening
 from . import state_dir as directory
 from .admission import Prepared
 from .answers import ReconcileReport, Run, ShutdownReport, StopReceipt
-from .dispatch import NOT_KNOWN, Dispatcher
+from .dispatch import NOT_KNOWN, Dispatcher, Word
 from .hosting import check_platform, read_host
 from .logs import report
 from .observer import Observer
@@ -281,15 +281,14 @@ class Supervisor(Observer):
             state = (await self._reconciler.judge(admission.row.run_id)).state
         return _answer(admission, state)
 
-    def _on_news(self, run_id: str) -> None:
-        """A worker's program was released, or its channel has closed."""
+    def _on_news(self, run_id: str, word: Word) -> None:
         if self._lookup.closed:
             return
-        if run_id in self._dispatcher.links:
+        if word is Word.RELEASED:
             self._loop.call_later(_RELEASE_FOLD_DELAY, self._mark_if_running, run_id)
             return
         self._reconciler.mark(run_id)
-        if self._admitting:  # should the worker live on all the same, its end is watched
+        if word is Word.CLOSED and self._admitting:  # should it live on all the same, its end is watched
             self._in_background(self._watch(run_id))
 
     def _mark_if_running(self, run_id: str) -> None:
