@@ -50,8 +50,9 @@ def test_write_stdin(cli: Cli, tmp_path: Path) -> None:
     data = bytes(range(256)) * 1000
     (tmp_path / "data").write_bytes(data)
     cli.ok("write-stdin", run_id, stdin=b"piped\n")
+    assert cli.ok("write-stdin", "--json", run_id[:8], stdin=b"").document["run_id"] == run_id
     done = cli.ok("write-stdin", "--json", run_id, str(tmp_path / "data"), "--eof").document
-    assert done["bytes"] == len(data)
+    assert (done["run_id"], done["bytes"], done["eof"]) == (run_id, len(data), True)
     assert cli("wait", run_id).code == 0
     assert cli.ok("logs", "--raw", run_id).raw == b"piped\n" + data
 
@@ -61,8 +62,14 @@ def test_write_to_a_stdin_that_is_not_open(cli: Cli) -> None:
     refused = cli("write-stdin", run_id, stdin=b"x")
     assert refused.code == 5
     assert_one_error_line(refused, "STDIN_CLOSED")
+    nothing = cli("write-stdin", run_id, stdin=b"")
+    assert nothing.code == 5
+    assert_one_error_line(nothing, "STDIN_CLOSED")
     missing = cli("write-stdin", run_id, "/no/such/file")
     assert missing.code == 2
+    unknown = cli("write-stdin", "nosuchrun", stdin=b"")
+    assert unknown.code == 3
+    assert_one_error_line(unknown, "UNKNOWN_RUN")
     cli.ok("stop", run_id)
 
 

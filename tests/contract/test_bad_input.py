@@ -452,6 +452,8 @@ async def test_stdin_that_was_never_open(runs: Runs) -> None:
     await runs.printed(run, b"on\n")
     async with refused(ErrorCode.STDIN_CLOSED):
         await runs.sup.write_stdin(run.id, b"x")
+    async with refused(ErrorCode.STDIN_CLOSED):
+        await runs.sup.write_stdin(run.id, b"")
     await runs.sup.stop(run.id)
 
 

@@ -121,17 +121,17 @@ def _our_stdin() -> Iterator[bytes]:
 
 
 async def _write(shared: Settings, run: str, chunks: Iterator[bytes], *, eof: bool) -> int:
-    written = 0
+    written, receipt = 0, None
     async with observing(shared) as observer:
         for data in chunks:
             if data:
-                await observer.write_stdin(run, data)
+                receipt = await observer.write_stdin(run, data)
                 written += len(data)
-        if eof:
-            await observer.write_stdin(run, b"", eof=True)
+        if eof or receipt is None:  # nothing to write is no reason to believe in the run
+            receipt = await observer.write_stdin(run, b"", eof=eof)
     form: dict[str, Any] = {
         "schema": "durable-supervisor/write-stdin/1",
-        "run": run,
+        "run_id": receipt.run_id,
         "bytes": written,
         "eof": eof,
     }

@@ -85,6 +85,8 @@ class Controller:
         if eof or receipt is None:
             closing: Message = {"op": "close_stdin"} if eof else {"op": "stdin"}
             receipt = await self._control(run, closing, b"", timeout)
+            if not eof and receipt.result != "written":
+                raise _stdin_refused(receipt)
         return receipt
 
     async def _control(self, run: str, message: Message, blob: bytes, timeout: float) -> ControlReceipt:

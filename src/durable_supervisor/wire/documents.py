@@ -127,7 +127,7 @@ class WriteStdinDocument(Document):
     """All of what one ``write-stdin`` has written."""
 
     schema_: Literal["durable-supervisor/write-stdin/1"] = Field(alias="schema")
-    run: str
+    run_id: str
     bytes: Count
     eof: bool
 
