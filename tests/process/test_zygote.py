@@ -105,7 +105,7 @@ async def test_without_a_zygote_there_is_none(state_dir: Path) -> None:
 
 
 def the_waiting_worker() -> list[int]:
-    """The one forked ahead of its run: a child of our zygote without a run log; empty while not to be told."""
+    """The one forked ahead of its run: a child of our zygote without a run log; empty while in doubt."""
     found = []
     for zygote in zygotes():
         for pid in children_of(zygote):
