@@ -71,5 +71,10 @@ def __getattr__(name: str) -> object:
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
+    import sys
 
+    if sys.platform == "win32" and not module.startswith("model."):
+        from .model.platform import check_platform
+
+        check_platform()  # or the import would end at the first module that Windows lacks
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
+
+from durable_supervisor.model.errors import ErrorCode, SupervisorError
+from durable_supervisor.model.platform import check_platform
 
 PROGRAM = "durable-supervisor"
 _VERSION_FLAGS = {"--version", "-V"}
@@ -21,12 +25,38 @@ def main() -> None:
         _print_version(as_json="--json" in arguments)  # before typer, which costs more than the answer
         return
     try:
-        from .app import run
-
-        code = run(arguments)
+        code = _run(arguments)
     except KeyboardInterrupt:  # while modules were still being loaded
         code = 130  # exit_codes.INTERRUPTED; nothing more is imported now
     sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    """What cannot even be imported is told in one line too."""
+    try:
+        if sys.platform == "win32":
+            check_platform()
+        from .app import run
+    except SupervisorError as error:
+        return _refuse(error, as_json="--json" in arguments)
+    except ModuleNotFoundError as error:
+        if error.name != "typer":
+            raise
+        missing = SupervisorError(
+            ErrorCode.INTERNAL,
+            "the command line needs typer and rich, which are not installed",
+            hint="install the extra: durable-supervisor[cli]",
+        )
+        return _refuse(missing, as_json="--json" in arguments)
+    return run(arguments)
+
+
+def _refuse(error: SupervisorError, *, as_json: bool) -> int:
+    from . import exit_codes  # `errors`, which prints all others, needs what is not there
+
+    plain = f"error: {error.code.value}: {error.message} ({error.hint})"
+    sys.stderr.write((json.dumps({"error": error.to_dict()}) if as_json else plain) + "\n")
+    return exit_codes.of_error(error.code)
 
 
 def _print_version(*, as_json: bool) -> None:

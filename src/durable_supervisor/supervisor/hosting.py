@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from functools import cache
 
-from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import RUN_ID_LENGTH
 from .admission import Host
 
 RUN_ID_VARIABLE = "DURABLE_SUPERVISOR_RUN_ID"
-
-
-def check_platform(platform: str = sys.platform) -> None:
-    """Raises ``UNSUPPORTED_PLATFORM`` where identities, locks and trees cannot be proven."""
-    if platform != "linux":
-        raise SupervisorError(
-            ErrorCode.UNSUPPORTED_PLATFORM,
-            f"durable_supervisor needs Linux (this is {platform}): it relies on /proc, pidfds and OFD locks",
-            phase=Phase.OPEN,
-            hint="run it on Linux, in a container or a virtual machine",
-        )
 
 
 def read_host() -> Host:

@@ -16,6 +16,7 @@ from ..journal.rows import Admission, RunRow
 from ..model.command import Command, Completion, Limits, check_timeout, completion_of
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
+from ..model.platform import check_platform
 from ..model.request import DEFAULT_OWNER, StartRequest
 from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
 from ..process.clock import Clock, boot_id
@@ -28,7 +29,7 @@ from . import state_dir as directory
 from .admission import Prepared
 from .answers import ReconcileReport, Run, ShutdownReport, StopReceipt
 from .dispatch import NOT_KNOWN, Dispatcher, Word
-from .hosting import check_platform, read_host
+from .hosting import read_host
 from .logs import report
 from .observer import Observer
 from .opening import Identity
