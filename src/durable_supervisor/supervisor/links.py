@@ -12,6 +12,7 @@ from contextlib import suppress
 from ..model.identity import ProcessIdentity
 from ..process import forks
 from ..process.channel import FrameError, FrameParser, encode_frame
+from ..process.failpoints import failpoint
 from ..process.identity import Liveness, probe
 
 # ``on_news(run_id)``: something about this run changed; look at its evidence.
@@ -92,6 +93,7 @@ class WorkerLink:
             if control_id in self._asked:  # else its caller gave up before it was sent at all
                 with suppress(OSError):  # the channel's end is seen by its reader
                     await self._loop.sock_sendall(self._channel, frame)
+                failpoint("control.sent")
 
     def _ready(self) -> None:
         try:
