@@ -89,6 +89,10 @@ def test_unknown_then_resolved(cli: Cli) -> None:
     assert settled["resolution"]["note"] == "for the test"
     assert not running(form["program"]["pid"])
     assert cli.inspect(run_id)["outcome"] is None
+    unsure = cli("stop", run_id)
+    assert unsure.code == 1
+    assert "may still be alive" in unsure.stdout
+    assert cli("stop", "--json", run_id).document["confirmed"] is False
 
 
 def test_resolve_of_a_finished_run_is_refused(cli: Cli) -> None:

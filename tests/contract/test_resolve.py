@@ -52,6 +52,28 @@ async def test_kill_ends_the_program_and_the_daemons_it_left(state_dir: Path) ->
         assert "run.resolved" in [event.kind for event in page.events]
 
 
+async def test_a_daemon_that_outlived_everything_is_told_and_ended(state_dir: Path) -> None:
+    """Nobody saw the end: a stop that finds it over does not say that nothing is left."""
+    async with Supervisor.open(state_dir) as sup:
+        run_id = await lose_worker(sup, Command(argv=["sh", "-c", DAEMON]))
+        await eventually_async(lambda: len(marked("DURABLE_SUPERVISOR_RUN_ID", run_id)) >= 2)
+        program = (await sup.inspect(run_id)).program or {}
+        os.kill(int(str(program["pid"])), signal.SIGKILL)
+
+        async def unknown() -> bool:
+            return (await sup.inspect(run_id)).state is RunState.UNKNOWN
+
+        await eventually_async(unknown)
+        await sup.reconcile()
+        assert marked("DURABLE_SUPERVISOR_RUN_ID", run_id)
+        receipt = await sup.stop(run_id)
+        assert (receipt.result, receipt.confirmed) == ("already_ended", False)
+        view = await sup.resolve(run_id, "kill")
+        assert (view.state, view.reason) == (RunState.UNKNOWN, "worker_lost")
+        assert view.head == (await sup.events(run_id)).head
+        await eventually_async(lambda: not marked("DURABLE_SUPERVISOR_RUN_ID", run_id))
+
+
 async def test_wait_returns_once_the_program_has_ended_by_itself(state_dir: Path, tmp_path: Path) -> None:
     done = tmp_path / "done"
     async with Supervisor.open(state_dir) as sup:

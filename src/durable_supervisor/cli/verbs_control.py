@@ -58,9 +58,11 @@ async def _stop(shared: Settings, run: str, grace: float | None, timeout: float 
         receipt = await observer.stop(run, grace=grace, timeout=timeout)
     form = receipt.to_dict()
     ours = receipt.result == "stopping"  # it began the ladder, which is over by now: the state says how
-    how = "" if ours and receipt.confirmed else f", {receipt.result.replace('_', ' ')}"
+    how = "" if ours else f", {receipt.result.replace('_', ' ')}"
+    if not receipt.confirmed:
+        how += "; something of it may still be alive"
     _tell(shared, form, f"{receipt.run_id}  {state_word(form)}{how}")
-    return exit_codes.OK
+    return exit_codes.OK if receipt.confirmed else exit_codes.FAILED
 
 
 def signal(

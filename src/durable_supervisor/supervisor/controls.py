@@ -64,7 +64,8 @@ class Controller:
             return _already(ended)
         if ended.state is RunState.QUARANTINED:
             raise not_confirmed(seen.id, "the stop", seconds)
-        return StopReceipt(ended.id, ended.state, control_id, str(answer["result"]), True, ended.outcome)
+        result, confirmed = str(answer["result"]), _nothing_left(ended)
+        return StopReceipt(ended.id, ended.state, control_id, result, confirmed, ended.outcome)
 
     async def signal(self, run: str, signo: int, target: str, timeout: float) -> ControlReceipt:
         signo = signal_number(signo)
@@ -162,7 +163,12 @@ def _receipt(answer: Message) -> Message:
 def _already(seen: RunView) -> StopReceipt:
     if seen.state is RunState.QUARANTINED:
         raise _not_running(seen)
-    return StopReceipt(seen.id, seen.state, None, "already_ended", True, seen.outcome)
+    return StopReceipt(seen.id, seen.state, None, "already_ended", _nothing_left(seen), seen.outcome)
+
+
+def _nothing_left(seen: RunView) -> bool:
+    """An end that no worker saw proves nothing about daemons that the program may have left."""
+    return seen.evidence is None or seen.evidence.get("may_be_alive") is not True
 
 
 def _not_running(seen: RunView) -> SupervisorError:

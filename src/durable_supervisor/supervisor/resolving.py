@@ -52,7 +52,7 @@ class Resolver:
         if row.state not in (RunState.UNKNOWN, RunState.QUARANTINED):
             raise runs.not_resolvable(run_id, row.state)
         seen = await self._lookup.view(run_id)
-        if row.state is RunState.QUARANTINED and action == "kill":
+        if action == "kill":  # also of an unknown run: its program is gone, daemons of it may not be
             await self._kill(seen)
         elif row.state is RunState.QUARANTINED and action == "wait":
             await self._wait(seen)
@@ -65,7 +65,7 @@ class Resolver:
         failpoint("resolve.settled")
         paths = self._lookup.paths(row)
         await self._lookup.blocking(lambda: self._tell(paths, row.attempt, word))
-        return await self._lookup.view(run_id)
+        return await self._lookup.view(run_id, live=True)
 
     async def _record(self, run_id: str, action: str, note: str) -> dict[str, object]:
         now = self._clock.wall_ns()

@@ -195,7 +195,8 @@ class Supervisor(Observer):
                 *(self.stop(row.run_id, timeout=left) for row in rows), return_exceptions=True
             )
             for row, result in zip(rows, results, strict=True):
-                (stopped if isinstance(result, StopReceipt) else unconfirmed).append(row.run_id)
+                sure = isinstance(result, StopReceipt) and result.confirmed
+                (stopped if sure else unconfirmed).append(row.run_id)
             await self._reconciler.pass_once()
         await self.close()
         return ShutdownReport(stopped, unconfirmed)
