@@ -382,3 +382,37 @@ async def test_a_full_disk_starts_nothing_and_spends_no_id(tmp_path: Path) -> No
     assert all(error["retryable"] and error["hint"] for error in facts["errors"])
     assert (facts["listed"], facts["logs"]) == (0, [])
     assert (facts["attempt"], facts["state"], facts["same"]) == (1, "finished", True)
+
+
+@ROOT_ONLY
+async def test_a_full_disk_leaves_reading_and_stop_at_work_with_no_owner_alive(tmp_path: Path) -> None:
+    """SQLite has no room for the -shm file that it wants beside a journal, be it only to read."""
+    state = tmp_path / "small"
+    state.mkdir(mode=0o700)
+    code = """
+    async with Supervisor.open(STATE) as sup:
+        done = await sup.start(Command(argv=["sh", "-c", "exit 7"]))
+        await sup.wait(done.id, timeout=10)
+        run = await sup.start(Command(argv=["sleep", "3131"]))
+    ballast = os.open(STATE + "/ballast", os.O_WRONLY | os.O_CREAT)
+    for size in (4096, 1):
+        try:
+            while os.write(ballast, b"x" * size):
+                pass
+        except OSError:
+            pass
+    async with Observer.open(STATE) as eyes:
+        listed = [(seen.id, seen.state.value) for seen in (await eyes.list()).runs]
+        last = (await eyes.events(done.id)).events[-1].kind
+        await eyes.stop(run.id, grace=1)
+        os.ftruncate(ballast, 0)
+        async with Supervisor.open(STATE) as sup:
+            later = await sup.start(Command(argv=["true"]))
+        listed_later = [seen.id for seen in (await eyes.list()).runs]
+    report(listed=listed, last=last, state=(await Observer.open(STATE).inspect(run.id)).state.value,
+           ids=[run.id, done.id], later=listed_later[0] == later.id)
+    """
+    prefix = in_a_mount_namespace(f"mount -t tmpfs -o size=40m,mode=700 none '{state}'")
+    facts = host(code, state, tmp_path, prefix=prefix)
+    assert facts["listed"] == [[facts["ids"][0], "running"], [facts["ids"][1], "finished"]]
+    assert (facts["last"], facts["state"], facts["later"]) == ("run.finished", "finished", True)

@@ -61,6 +61,16 @@ def is_corrupt(error: BaseException) -> bool:
     return isinstance(error, sqlite3.DatabaseError) and primary_code(error) in _CORRUPT
 
 
+def is_full(error: BaseException) -> bool:
+    """Did the disk have no room for what SQLite must write, be it only to read?"""
+    return primary_code(error) == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorcode", 0) in _SHM_SPACE
+
+
+def lacks_room(error: BaseException) -> bool:
+    """May it be that a file which SQLite needs beside the journal cannot be made, since the disk is full?"""
+    return is_full(error) or primary_code(error) == sqlite3.SQLITE_CANTOPEN
+
+
 def translate(error: BaseException, phase: Phase) -> SupervisorError:
     """The typed form of an error met in the journal (set it with ``raise … from error``)."""
     if isinstance(error, SupervisorError):
@@ -71,7 +81,7 @@ def translate(error: BaseException, phase: Phase) -> SupervisorError:
         return busy(phase)
     if is_corrupt(error):
         return corrupt(f"the journal cannot be read: {error}", phase, details)
-    if code == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorcode", 0) in _SHM_SPACE:
+    if is_full(error):
         return SupervisorError(
             ErrorCode.NO_SPACE,
             "no space left for the journal; nothing was written",

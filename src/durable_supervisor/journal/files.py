@@ -33,7 +33,28 @@ def read_only_uri(path: str) -> str:
     writable = os.access(os.path.dirname(path), os.W_OK, effective_ids=os.access in os.supports_effective_ids)
     if writable or os.path.lexists(path + "-wal"):
         return uri
-    return uri + "&immutable=1"
+    return unchanging_uri(path)
+
+
+def unchanging_uri(path: str) -> str:
+    """The same for a file that nobody changes meanwhile: it needs no -shm file, and sees no -wal file."""
+    return "file://" + quote(os.fsencode(path)) + "?mode=ro&immutable=1"
+
+
+def at_rest(path: str) -> tuple[int, ...] | None:
+    """Tells one content of a journal from another, where the file itself is all of it; None elsewhere."""
+    try:
+        if os.lstat(path + "-wal").st_size:
+            return None
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return None
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def check(path: str) -> bool:

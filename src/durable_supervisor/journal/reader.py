@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..model.errors import Phase
+from ..model.errors import Phase, SupervisorError
 from . import files, migrate
-from .errors import missing, translate
+from .errors import busy, lacks_room, missing, translate
 
 T = TypeVar("T")
 
@@ -30,10 +30,13 @@ def in_snapshot(conn: sqlite3.Connection, work: Callable[[sqlite3.Connection], T
 class JournalReader:
     """A read-only, synchronous journal; usable from any thread, one read at a time."""
 
-    def __init__(self, path: str, conn: sqlite3.Connection, inode: int) -> None:
+    def __init__(
+        self, path: str, conn: sqlite3.Connection, inode: int, at_rest: tuple[int, ...] | None = None
+    ) -> None:
         self.path = path
         self._conn = conn
         self._inode = inode
+        self._at_rest = at_rest  # what a file that is read as unchanging must still be afterwards
         self._lock = threading.Lock()
 
     @classmethod
@@ -44,20 +47,30 @@ class JournalReader:
         if not files.check(place):
             raise missing(Phase.READ)
         try:
+            return cls._open(place, files.read_only_uri(place), busy_seconds)
+        except SupervisorError as error:
+            # A full disk has no room for the -shm file that even reading needs.  Without an
+            # owner nothing changes the file; should one come meanwhile, `read` finds out.
+            at_rest = files.at_rest(place) if error.__cause__ and lacks_room(error.__cause__) else None
+            if at_rest is None:
+                raise
+        return cls._open(place, files.unchanging_uri(place), busy_seconds, at_rest)
+
+    @classmethod
+    def _open(
+        cls, place: str, uri: str, busy_seconds: float, at_rest: tuple[int, ...] | None = None
+    ) -> JournalReader:
+        try:
             inode = os.stat(place).st_ino
             conn = sqlite3.connect(
-                files.read_only_uri(place),
-                uri=True,
-                isolation_level=None,
-                timeout=busy_seconds,
-                check_same_thread=False,
+                uri, uri=True, isolation_level=None, timeout=busy_seconds, check_same_thread=False
             )
         except FileNotFoundError:
             raise missing(Phase.READ) from None
         except sqlite3.Error as error:
             raise translate(error, Phase.READ) from error
         conn.row_factory = sqlite3.Row
-        reader = cls(place, conn, inode)
+        reader = cls(place, conn, inode, at_rest)
         try:
             known = len(migrate.load())
             if reader.read(lambda conn: migrate.check_version(conn, known)) == 0:
@@ -77,16 +90,27 @@ class JournalReader:
         """Run ``work(conn)`` in one snapshot.  Raises what it raises; SQLite's errors as typed ones."""
         with self._lock:
             try:
-                return in_snapshot(self._conn, work)
+                answer = in_snapshot(self._conn, work)
             except sqlite3.Error as error:
+                if self._changed():
+                    raise busy(Phase.READ) from error
                 raise translate(error, Phase.READ) from error
+            if self._changed():
+                raise busy(Phase.READ)
+            return answer
 
     def replaced(self) -> bool:
-        """Is another file, or none, at the path now?  Then open a new reader."""
+        """Is another file, or none, at the path now, or may it change unseen?  Then open a new reader."""
+        if self._at_rest is not None:
+            return True
         try:
             return os.stat(self.path).st_ino != self._inode
         except FileNotFoundError:
             return True
+
+    def _changed(self) -> bool:
+        """Was a file that is read as unchanging changed?  Then what was read of it proves nothing."""
+        return self._at_rest is not None and files.at_rest(self.path) != self._at_rest
 
     def close(self) -> None:
         """Idempotent."""
