@@ -10,7 +10,7 @@ from typing import Any
 
 from durable_supervisor import Command, ErrorCode, Observer, RunState, Supervisor
 from durable_supervisor.process.locks import LockState, probe_lock
-from tests.contract.hosts import check_error, kill_run, log_of, refused
+from tests.contract.hosts import check_error, host, kill_run, log_of, refused
 from tests.contract.runs import Marker, Runs, appear, check_gapless, gone
 from tests.support import eventually, eventually_async
 
@@ -236,3 +236,27 @@ async def test_refused_starts_leak_nothing(runs: Runs) -> None:
             await runs.sup.start(Command(argv=["other"]), request_id=run.request_id)
     await eventually_async(lambda: not runs.sup._dispatcher.links)
     await eventually_async(lambda: len(descriptors()) <= before)
+
+
+def test_a_host_whose_directory_is_gone_can_start_elsewhere(state_dir: Path, tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    left.mkdir()
+    facts = host(
+        """
+        os.chdir(LEFT)
+        os.rmdir(LEFT)
+        async with Supervisor.open(STATE) as sup:
+            try:
+                await sup.start(Command(argv=["true"]))
+                refused = None
+            except SupervisorError as error:
+                refused = [error.code.value, error.details["field"]]
+            run = await sup.start(Command(argv=["true"], cwd="/"))
+            report(refused=refused, outcome=(await sup.wait(run.id, timeout=20)).outcome.to_dict())
+        """,
+        state_dir,
+        tmp_path,
+        before=f"LEFT = {str(left)!r}",
+    )
+    assert facts["refused"] == ["INVALID_REQUEST", "cwd"]
+    assert facts["outcome"] == {"kind": "exited", "code": 0, "signal": None}

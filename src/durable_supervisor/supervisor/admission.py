@@ -52,6 +52,10 @@ class Prepared:
         self.request = request
         self.host = host
         self.cwd = os.path.normpath(os.path.join(host.cwd, command.cwd or ""))
+        if not os.path.isabs(self.cwd):
+            raise invalid(
+                "cwd", "is relative, and this process's own directory is gone", "give an absolute cwd"
+            )
         self.env = program_environment(command, host.environ)
         self.secrets = secret_values(command.secrets, command.secret_env, self.env)
         self.shown_argv = [redact_text(item, self.secrets) for item in command.argv]

@@ -31,6 +31,7 @@ from .workers import Workers
 T = TypeVar("T")
 Blocking = Callable[[Callable[[], T]], Coroutine[Any, Any, T]]
 
+SPEC_SECONDS = 60.0  # for a large stdin; a worker that stands still must not hold up a close for ever
 FIRST_WORD_SECONDS = 10.0
 NOT_KNOWN = "not_known"
 
@@ -121,8 +122,9 @@ class Dispatcher:
         failpoint("start.spawned")
         self.links[place.run_id] = link
         try:
-            await link.hand_over()
-        except OSError:
+            async with asyncio.timeout(SPEC_SECONDS):
+                await link.hand_over()
+        except OSError:  # a worker that does not get all of it never begins
             link.close()
             self.links.pop(place.run_id, None)
             return "closed"

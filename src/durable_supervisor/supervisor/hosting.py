@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cache
 
+from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import RUN_ID_LENGTH
 from .admission import Host
 
@@ -12,10 +13,26 @@ RUN_ID_VARIABLE = "DURABLE_SUPERVISOR_RUN_ID"
 
 
 def read_host() -> Host:
-    """Environment, directory, umask, and what surrounds this process."""
+    """Environment, directory, umask, and what surrounds this process.
+
+    Raises ``BUSY`` where the process has no descriptor left to read them with.
+    """
     outer = os.environ.get(RUN_ID_VARIABLE, "")
     nested = outer if len(outer) == RUN_ID_LENGTH and outer.isalnum() else None
-    return Host(os.environ, os.getcwd(), read_umask(), nested, survives_unit_restart())
+    try:
+        cwd = os.getcwd()
+    except FileNotFoundError:
+        cwd = ""  # deleted under us: a start that says where needs none
+    try:
+        return Host(os.environ, cwd, read_umask(), nested, survives_unit_restart())
+    except OSError as error:
+        raise SupervisorError(
+            ErrorCode.BUSY,
+            f"this process cannot open another file: {error.strerror}",
+            phase=Phase.ADMIT,
+            retryable=True,
+            hint="close some descriptors, or raise the limit (ulimit -n)",
+        ) from error
 
 
 def read_umask() -> int:

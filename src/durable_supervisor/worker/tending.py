@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -30,6 +31,9 @@ from .stopping import LEFTOVER, Stopper
 
 DRAIN_SECONDS = 0.5  # how long a pipe held open by others may delay the end
 _SOCKET_DELAY = 0.01  # a run that is over by then never makes a socket file
+_PAUSE = 0.1
+# The machine has run out of something for the moment: no reason to leave a program alone.
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 _LAST_READ = 8 * 1024 * 1024
 
 
@@ -110,14 +114,23 @@ class Tending:
     def until_finished(self) -> None:
         """Serve the run until its receipt is durable."""
         while not self._finished:
-            self._poller.turn()
-            self.recorder.flush()
-            for capture in self._captures:
-                if capture.exceeded and not self._stopper.active:
-                    self._due(f"{capture.stream}_limit")
-            if self.exit is not None and not self._finished:
-                self._advance()
+            try:
+                self._serve_once()
+            except OSError as error:
+                if error.errno not in _PASSING:
+                    raise
+                # What was to be seen now is looked for again; a wake-up may have been used up.
+                self._poller.at("again", time.monotonic() + _PAUSE, self._look_at_children)
         self._socket.close()
+
+    def _serve_once(self) -> None:
+        self._poller.turn()
+        self.recorder.flush()
+        for capture in self._captures:
+            if capture.exceeded and not self._stopper.active:
+                self._due(f"{capture.stream}_limit")
+        if self.exit is not None and not self._finished:
+            self._advance()
 
     def begin_stop(self, reason: str, grace: float, control_id: str | None = None) -> str:
         """Start or hasten the ladder; see `Stopper.begin` for the answer."""

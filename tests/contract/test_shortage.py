@@ -1,0 +1,50 @@
+"""Running short of descriptors for a while: nothing is lost, and nobody is left alone."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor import Command, ErrorCode, Supervisor, SupervisorError
+from tests.contract.runs import Marker, Runs, gone
+from tests.support import eventually_async
+
+
+async def test_a_worker_short_of_descriptors_goes_on_when_they_come_back(runs: Runs, marker: Marker) -> None:
+    """Its looks into /proc fail meanwhile; the end of its program is seen all the same."""
+    run = await runs.sh(f"read go; sleep {marker} & exit 3", stdin="open")
+    worker = (await runs.worker(run.id)).pid
+    used = len(list(Path(f"/proc/{worker}/fd").iterdir()))
+    before = resource.prlimit(worker, resource.RLIMIT_NOFILE)
+    resource.prlimit(worker, resource.RLIMIT_NOFILE, (1, before[1]))
+    await runs.sup.write_stdin(run.id, b"\n")
+
+    async def exited() -> bool:
+        return any(event.kind == "program.exited" for event in (await runs.sup.events(run.id)).events)
+
+    await eventually_async(exited)
+    assert Path(f"/proc/{worker}").exists(), used
+    resource.prlimit(worker, resource.RLIMIT_NOFILE, before)
+    final = await runs.sup.wait(run.id, timeout=20)
+    assert final.outcome is not None
+    assert (final.outcome.kind.value, final.outcome.code) == ("exited", 3)
+    gone(marker)
+
+
+async def test_a_host_short_of_descriptors_gets_a_typed_error(state_dir: Path) -> None:
+    async with Supervisor.open(state_dir) as sup:
+        first = await sup.start(Command(argv=["true"]))
+        await sup.wait(first.id, timeout=20)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            with pytest.raises(SupervisorError) as caught:
+                await sup.start(Command(argv=["true"]), request_id="later")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert caught.value.code is ErrorCode.BUSY
+        assert caught.value.retryable
+        again = await sup.start(Command(argv=["true"]), request_id="later")
+        assert (await sup.wait(again.id, timeout=20)).outcome is not None
