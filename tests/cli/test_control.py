@@ -38,7 +38,10 @@ def test_signal(cli: Cli) -> None:
         "--", "sh", "-c", "trap 'echo got; exit 4' USR1; echo ready; while :; do sleep 0.05; done"
     )
     eventually(lambda: "ready" in cli("logs", run_id).stdout)
-    assert cli.ok("signal", "--json", run_id, "USR1").document["run_id"] == run_id
+    program = cli.inspect(run_id)["program"]["pid"]
+    sent = cli.ok("signal", "--json", run_id, "USR1").document
+    validate("control", sent)
+    assert (sent["run_id"], sent["signal"], sent["pids"]) == (run_id, int(signal.SIGUSR1), [program])
     assert cli("wait", run_id).code == 4
     late = cli("signal", run_id, str(int(signal.SIGUSR1)))
     assert late.code == 5
@@ -52,6 +55,7 @@ def test_write_stdin(cli: Cli, tmp_path: Path) -> None:
     cli.ok("write-stdin", run_id, stdin=b"piped\n")
     assert cli.ok("write-stdin", "--json", run_id[:8], stdin=b"").document["run_id"] == run_id
     done = cli.ok("write-stdin", "--json", run_id, str(tmp_path / "data"), "--eof").document
+    validate("write-stdin", done)
     assert (done["run_id"], done["bytes"], done["eof"]) == (run_id, len(data), True)
     assert cli("wait", run_id).code == 0
     assert cli.ok("logs", "--raw", run_id).raw == b"piped\n" + data

@@ -121,13 +121,16 @@ class ControlDocument(Open):
     op: Literal["signal", "stdin", "close_stdin"]
     result: str
     seq: Seq = Field(description="of its control.applied event")
+    signal: int | None = Field(default=None, description="of a signal: its number")
+    pids: list[int] | None = Field(default=None, description="of a signal: whom it reached")
+    bytes: Count | None = Field(default=None, description="of a stdin write: how many reached the pipe")
 
 
 class WriteStdinDocument(Document):
     """All of what one ``write-stdin`` has written."""
 
     schema_: Literal["durable-supervisor/write-stdin/1"] = Field(alias="schema")
-    run_id: str
+    run_id: RunId
     bytes: Count
     eof: bool
 
