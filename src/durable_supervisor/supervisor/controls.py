@@ -175,7 +175,7 @@ def _not_running(seen: RunView) -> SupervisorError:
     quarantined = seen.state is RunState.QUARANTINED
     return SupervisorError(
         ErrorCode.NOT_RUNNING,
-        f"run {seen.id} is {seen.state.value}" + (f" ({seen.reason})" if seen.reason else ""),
+        f"run {seen.id} is {seen.state.value}" + (f" ({seen.reason})" if seen.outcome is None else ""),
         phase=Phase.CONTROL,
         hint=f"`durable-supervisor resolve {seen.id} --kill` ends what is left of it"
         if quarantined
