@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ class Disk:
         for name in ("fsync", "fdatasync"):
             monkeypatch.setattr(os, name, self._watched(getattr(os, name)))
 
-    def _watched(self, real):  # type: ignore[no-untyped-def]
+    def _watched(self, real: Callable[[int], None]) -> Callable[[int], None]:
         def sync(fd: int) -> None:
             found = os.fstat(fd)
             if stat.S_ISDIR(found.st_mode):
