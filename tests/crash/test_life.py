@@ -15,7 +15,8 @@ from durable_supervisor import Command, Observer, RunState, Supervisor, Supervis
 from durable_supervisor.model.errors import ErrorCode
 from durable_supervisor.model.identity import ProcessIdentity
 from durable_supervisor.process.identity import Liveness, probe
-from durable_supervisor.process.signals import signal_process
+from durable_supervisor.process.signals import signal_process, signal_ticks
+from durable_supervisor.process.tree import descendants
 from tests.crash.harness import Host, Refused, assert_nothing_left, logs
 from tests.crash.world import World, check_guarantees, gapless, read_all, settle
 from tests.support import eventually, eventually_async
@@ -156,7 +157,10 @@ async def test_the_worker_is_killed_before_the_gate_opens(world: World) -> None:
         [log] = eventually(lambda: logs(world.state_dir))
         run = log.name.partition(".")[0]
         worker = worker_of(host, run)
+        [paused] = descendants(worker.pid)
         kill_and_see(worker)
+        # It holds nothing that would keep its own gate, or the log's lock, from being let go of.
+        eventually(lambda: not signal_ticks(paused.pid, paused.start_ticks, 0), message="it waits for ever")
         answer = host.answer(started)
         assert (answer["run_id"], answer["state"]) == (run, "not_started")
         assert host.ask("inspect", run=run)["retryable"]
