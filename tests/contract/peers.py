@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import struct
 from pathlib import Path
 
 from durable_supervisor.process.channel import FrameParser, encode_frame
+from durable_supervisor.supervisor.answers import Run
+from tests.contract.runs import Marker, Runs, gone
+from tests.support import eventually_async
 
 
 class Peer:
@@ -47,3 +52,50 @@ class Peer:
 
     def close(self) -> None:
         self.socket.close()
+
+
+async def long_run(runs: Runs, marker: Marker, script: str = "") -> tuple[Run, Path]:
+    """A run, and its socket once somebody listens there."""
+    run = await runs.sh(f"{script or ':'}; echo ready; sleep {marker}; :")
+    await runs.printed(run, b"ready")
+    return run, await socket_of(runs, run)
+
+
+async def socket_of(runs: Runs, run: Run) -> Path:
+    def listening() -> list[Path]:
+        paths = list(runs.state_dir.rglob(f"{run.id}.sock"))
+        return paths if paths and served(paths[0]) else []
+
+    found: list[Path] = await eventually_async(listening)
+    return found[0]
+
+
+def served(path: Path) -> bool:
+    """Made, listening, and answering."""
+    try:
+        peer = Peer(path)
+    except OSError:
+        return False
+    answer = peer.ask({"op": "ping"})
+    peer.close()
+    return answer is not None
+
+
+def frame(text: bytes, blob: bytes = b"") -> bytes:
+    return struct.pack("<II", len(text), len(blob)) + text + blob
+
+
+async def alive(runs: Runs, run: Run, path: Path) -> None:
+    """The worker still serves others."""
+    peer = Peer(path)
+    answer = await asyncio.to_thread(peer.ask, {"op": "ping"})
+    peer.close()
+    assert answer is not None
+    assert answer["type"] == "pong"
+    assert (await runs.sup.inspect(run.id)).state.value == "running"
+
+
+async def end(runs: Runs, run: Run, marker: Marker) -> None:
+    await runs.sup.stop(run.id)
+    gone(marker)
+    assert (await runs.receipt(run))["outcome"]["kind"] == "cancelled"
