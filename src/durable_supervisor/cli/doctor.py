@@ -16,6 +16,7 @@ from durable_supervisor.model.errors import SupervisorError
 from durable_supervisor.process.clock import boot_id
 from durable_supervisor.process.locks import is_locked
 from durable_supervisor.supervisor import state_dir
+from durable_supervisor.supervisor.hosting import cgroups, service_of
 from durable_supervisor.supervisor.state_dir import StateDir
 
 Status = Literal["ok", "note", "bad"]
@@ -75,20 +76,18 @@ def _kernel() -> Iterator[Check]:
 
 def _cgroup() -> Check:
     try:
-        with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:
-            paths = [entry.rstrip("\n").split(":", 2)[-1] for entry in file]
-    except OSError:
+        paths = cgroups()
+    except (OSError, IndexError):
         return Check("cgroup", "note", "cannot be read")
-    path = max(paths, key=len, default="/")
-    unit = path.rpartition("/")[2]
-    if unit.endswith(".service") and not unit.startswith("user@"):
+    unit = service_of(paths)
+    if unit is not None:
         return Check(
             "cgroup",
             "note",
             f"runs started here share the systemd unit {unit}: its restart would end them",
             "set KillMode=process and Delegate=yes in the unit, or start runs from outside it",
         )
-    return Check("cgroup", "ok", path)
+    return Check("cgroup", "ok", max(paths, key=len, default="/"))
 
 
 def _directory(place: StateDir) -> Iterator[Check]:

@@ -52,10 +52,20 @@ def survives_unit_restart() -> bool | None:
     from here.  None where cgroups cannot be read.
     """
     try:
-        with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:
-            paths = [line.rstrip("\n").split(":", 2)[2] for line in file]
+        return service_of(cgroups()) is None
     except (OSError, IndexError):
         return None
-    units = {part for path in paths for part in path.split("/") if part.endswith(".service")}
+
+
+def cgroups() -> list[str]:
+    """Of this process, one for each hierarchy (cgroups(7)).  Raises OSError."""
+    with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:
+        return [line.rstrip("\n").split(":", 2)[2] for line in file]
+
+
+def service_of(paths: list[str]) -> str | None:
+    """The innermost systemd service that these cgroups belong to."""
+    parts = [part for path in paths for part in reversed(path.split("/"))]
     # user@1000.service is the session manager itself, not a unit that is restarted.
-    return not any(not unit.startswith("user@") for unit in units)
+    units = (part for part in parts if part.endswith(".service") and not part.startswith("user@"))
+    return next(units, None)
