@@ -85,6 +85,9 @@ def test_unknown_then_resolved(cli: Cli) -> None:
     lost = cli("wait", run_id)
     assert lost.code == 6
     assert lost.stderr.startswith("error: OUTCOME_UNKNOWN: ")
+    left = cli("attach", run_id)  # which ends, since nothing more will come
+    assert left.code == 0
+    assert f"{run_id} is quarantined (program_alive)" in left.stderr
     typed = cli("wait", "--json", run_id)
     assert typed.document["run_id"] == run_id
     assert typed.error["code"] == "OUTCOME_UNKNOWN"

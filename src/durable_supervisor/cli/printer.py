@@ -27,7 +27,7 @@ class Printer:
     def __init__(self, *, escape: frozenset[int], merge: bool = False, facts: bool = False) -> None:
         self._escape = escape
         self._merge = merge
-        self._facts = facts
+        self.facts = facts
         self._escapers = {name: StreamEscaper() for name in _DESCRIPTORS}
         self._styles = {number: Style(number) for number in (out.STDOUT, out.STDERR)}
         self._in_line = False  # has a terminal been left in the middle of a line?
@@ -37,7 +37,7 @@ class Printer:
         if event.kind == Kind.OUTPUT:
             await self._output(event.stream or "stdout", event.data)
             return
-        if event.kind == Kind.OUTPUT_DROPPED or self._facts:
+        if event.kind == Kind.OUTPUT_DROPPED or self.facts:
             await self.finish()
             await self._remark(event)
 

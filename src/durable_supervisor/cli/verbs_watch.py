@@ -48,22 +48,30 @@ def attach(
         return exit_codes.OK
 
 
+# Told by the timeline itself; the verdict on a run that lost its worker may be in no log yet.
+_VERDICTS = ("run.not_started", "run.unknown", "run.quarantined", "run.resolved")
+
+
 class _Seen:
     """How far an attached reader has come."""
 
-    __slots__ = ("seq",)
+    __slots__ = ("kind", "seq")
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
+        self.kind = ""
 
 
 async def _attach(shared: Settings, run: str, seen: _Seen, printer: Printer) -> int:
     async with observing(shared) as observer:
         async for event in observer.follow(run, after=seen.seq):
             await _show(shared, event, printer)
-            seen.seq = event.seq
+            seen.seq, seen.kind = event.seq, event.kind
         await printer.finish()
         await printer.end_line()
+        over = await observer.inspect(run)
+    if printer.facts and not shared.json and over.outcome is None and seen.kind not in _VERDICTS:
+        out.note(f"{over.id} is {over.state.value} ({over.reason}); 'dsup inspect {over.id}' tells more")
     return exit_codes.OK
 
 
