@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from durable_supervisor import (
     Command,
     ErrorCode,
+    Limits,
+    Observer,
     RunState,
     RunView,
     Supervisor,
@@ -140,6 +145,52 @@ async def test_a_log_that_lost_its_header_is_named(state_dir: Path, marker: Mark
         async with Supervisor.open(state_dir) as sup:
             assert (await sup.inspect(world.ids["live"])).state is RunState.RUNNING
             await sup.stop(world.ids["live"])
+
+
+def spoiled_segment(log: Path) -> None:
+    last = max(log.with_suffix(".seg").iterdir())
+    last.rename(log.with_name("moved"))
+    last.symlink_to(log.with_name("moved"))
+
+
+def spoiled_folder(log: Path) -> None:
+    folder = log.with_suffix(".seg")
+    folder.rename(log.with_name("moved"))
+    folder.symlink_to(folder)  # a loop: not to be listed, by root neither
+
+
+def stray_attempt(log: Path) -> None:
+    log.with_name(log.name.replace(".a1.", ".a99999999999999999999.")).write_bytes(b"junk")
+
+
+@pytest.mark.parametrize("spoil", [spoiled_segment, spoiled_folder, stray_attempt])
+async def test_a_log_spoiled_behind_its_header_harms_no_other_and_keeps_its_id_spent(
+    state_dir: Path, tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    program = Command(argv=["sh", "-c", f"echo x >> {tmp_path}/runs; yes | head -c 600000; sleep 0.2"])
+    limits = Limits(max_stdout_bytes=400_000)
+    async with Supervisor.open(state_dir) as sup:
+        run = await sup.start(program, request_id="one", limits=limits)
+        other = await sup.start(Command(argv=["sh", "-c", "exit 3"]), request_id="other")
+        await sup.wait(other.id, timeout=10)
+    async with Observer.open(state_dir) as eyes:
+        await eyes.wait(run.id, timeout=10)
+        spoil(log_of(state_dir, run.id))  # the journal has not got its end yet
+        assert {seen.id for seen in (await eyes.list()).runs} == {run.id, other.id}
+        await eyes.inspect(run.id)
+        await eyes.events(run.id)
+    for lost in (False, True):
+        if lost:
+            remove_journal(state_dir)
+        async with asyncio.timeout(10):
+            await Supervisor.recover(state_dir)
+        async with Supervisor.open(state_dir) as sup:
+            await sup.reconcile()
+            assert (await sup.start(program, request_id="one", limits=limits)).id == run.id
+            outcome = (await sup.inspect(other.id)).outcome
+            assert outcome is not None
+            assert outcome.code == 3
+    assert (tmp_path / "runs").read_text() == "x\n"
 
 
 async def test_an_intent_that_was_never_committed_is_swept(state_dir: Path) -> None:

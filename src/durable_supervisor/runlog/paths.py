@@ -94,7 +94,12 @@ def list_shards(runs_dir: str) -> list[str]:
 
 def list_runs(runs_dir: str, shard: str) -> dict[str, int]:
     """``{run_id: newest attempt}`` of the logs in a shard."""
-    found: dict[str, int] = {}
+    return {run_id: attempts[-1] for run_id, attempts in list_attempts(runs_dir, shard).items()}
+
+
+def list_attempts(runs_dir: str, shard: str) -> dict[str, list[int]]:
+    """``{run_id: attempts}`` of the logs in a shard, oldest first: only those that are there."""
+    found: dict[str, list[int]] = {}
     try:
         names = os.listdir(os.path.join(runs_dir, shard))
     except FileNotFoundError:
@@ -102,8 +107,10 @@ def list_runs(runs_dir: str, shard: str) -> dict[str, int]:
     for name in names:
         run_id, dot, attempt = name.removesuffix(LOG_SUFFIX).partition(".a")
         is_log = name.endswith(LOG_SUFFIX) and dot and attempt.isascii() and attempt.isdigit()
-        if is_log and run_id and _ID_CHARACTERS.issuperset(run_id):
-            found[run_id] = max(found.get(run_id, 0), int(attempt))
+        if is_log and attempt[0] != "0" and run_id and _ID_CHARACTERS.issuperset(run_id):
+            found.setdefault(run_id, []).append(int(attempt))
+    for attempts in found.values():
+        attempts.sort()
     return found
 
 

@@ -87,9 +87,14 @@ class Tail:
     def refresh(self, *, deep: bool = False) -> None:
         """Look again.  Never raises for what it may find on the disk."""
         for _ in range(100):  # a compaction may take a listed segment away
-            keys = list_segments(self.paths, self.attempt)
+            try:
+                keys, hidden = list_segments(self.paths, self.attempt), False
+            except OSError:
+                keys, hidden = [FIRST], True
             try:
                 self._look(keys, deep)
+                if hidden and self.status in (OK, EMPTY):
+                    break
                 return
             except FileNotFoundError:
                 self._restart()

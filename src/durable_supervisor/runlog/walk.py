@@ -124,7 +124,7 @@ class Walker:
         A directory listing is no snapshot: beside a compaction it can show neither the
         old segments nor the new one.
         """
-        for key in reversed(list_segments(self.paths, position.attempt)):
+        for key in reversed(_segments(self.paths, position.attempt)):
             if key[0] <= seq:
                 if (position.attempt, key) in self._tried or 0 < key[1] < seq:
                     return None
@@ -133,7 +133,7 @@ class Walker:
 
     def _following(self, position: _Position) -> _Position | None:
         """The beginning of the next segment, or of the next attempt's log."""
-        for key in list_segments(self.paths, position.attempt):
+        for key in _segments(self.paths, position.attempt):
             if key[0] > position.key[0]:
                 return _Position(position.attempt, key, 0, position.seq)
         if position.attempt < self.attempts:
@@ -144,7 +144,7 @@ class Walker:
         """Where to look for the seq behind ``after``."""
         self._tried.clear()
         for attempt in range(self.attempts, 0, -1):
-            for key in reversed(list_segments(self.paths, attempt)):
+            for key in reversed(_segments(self.paths, attempt)):
                 first = self._first_seq(attempt) if key == FIRST else key[0]
                 if first is not None and first <= after + 1:
                     return _Position(attempt, key, self._near(attempt, key, after), after)
@@ -190,6 +190,14 @@ class Walker:
             return None
         finally:
             os.close(fd)
+
+
+def _segments(paths: RunPaths, attempt: int) -> list[SegmentKey]:
+    """The segments that can be read: where the system does not let us list the others, the first."""
+    try:
+        return list_segments(paths, attempt)
+    except OSError:
+        return [FIRST]
 
 
 def _lost(record: Record, first: int) -> Event:

@@ -14,8 +14,9 @@ from ..model.outcome import Outcome
 from ..model.states import RunState
 from ..runlog.evidence import LogEvidence
 from ..runlog.format import SegmentHeader
-from ..runlog.paths import RunPaths, list_runs, list_shards
+from ..runlog.paths import RunPaths, list_attempts, list_runs, list_shards
 from ..runlog.reader import LogReader
+from ..runlog.tail import FOREIGN
 
 _WORDS = {
     Kind.RUN_NOT_STARTED: RunState.NOT_STARTED,
@@ -35,8 +36,8 @@ def scan(runs_dir: str, *, with_unaccepted: bool = False) -> Iterator[RecoveredR
     committed); it is left out unless asked for: then its id stays spent, the safe side.
     """
     for shard in list_shards(runs_dir):
-        for run_id, newest in list_runs(runs_dir, shard).items():
-            found = _run(RunPaths(runs_dir, shard, run_id), shard, newest, with_unaccepted)
+        for run_id, numbers in list_attempts(runs_dir, shard).items():
+            found = _run(RunPaths(runs_dir, shard, run_id), shard, numbers, with_unaccepted)
             if found is not None:
                 yield found
 
@@ -52,13 +53,13 @@ def without_header(runs_dir: str, told: Container[str]) -> Iterator[str]:
                 yield run_id
 
 
-def _run(paths: RunPaths, shard: str, newest: int, with_unaccepted: bool) -> RecoveredRun | None:
+def _run(paths: RunPaths, shard: str, numbers: list[int], with_unaccepted: bool) -> RecoveredRun | None:
     attempts, request, evidence = [], None, None
-    for attempt in range(1, newest + 1):
+    for attempt in numbers:
         evidence = LogReader(paths, attempt).evidence()
         header = evidence.header
-        if header is None or evidence.status != "ok":
-            continue
+        if header is None or evidence.status == FOREIGN:
+            continue  # any other fault of the log leaves its request id spent: the reconciler judges the run
         if not evidence.has_records and not with_unaccepted:
             continue
         request = header
