@@ -193,6 +193,26 @@ async def test_a_log_spoiled_behind_its_header_harms_no_other_and_keeps_its_id_s
     assert (tmp_path / "runs").read_text() == "x\n"
 
 
+async def test_a_folder_of_logs_that_cannot_be_looked_into_refuses_starts_by_name(state_dir: Path) -> None:
+    """It may hold any request id.  Reading goes on, and all is well once it is back."""
+    async with Supervisor.open(state_dir) as sup:
+        run = await sup.start(Command(argv=["true"]))
+        await sup.wait(run.id, timeout=10)
+    shard = state_dir / "runs" / "0000"
+    shard.rename(state_dir / "moved")
+    shard.write_bytes(b"junk")
+    error = await open_error(state_dir, ErrorCode.STATE_DIR_REFUSED)
+    assert str(shard) in error.message
+    async with refused(ErrorCode.STATE_DIR_REFUSED):
+        await Supervisor.recover(state_dir)
+    async with Observer.open(state_dir) as eyes:
+        assert [seen.id for seen in (await eyes.list()).runs] == [run.id]
+    shard.unlink()
+    (state_dir / "moved").rename(shard)
+    async with Supervisor.open(state_dir) as sup:
+        assert (await sup.inspect(run.id)).state is RunState.FINISHED
+
+
 async def test_an_intent_that_was_never_committed_is_swept(state_dir: Path) -> None:
     """A header-only log without a row: never accepted.  One with a record, or a lock, was."""
     async with Supervisor.open(state_dir) as sup:

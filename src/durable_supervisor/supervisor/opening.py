@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from ..journal import listing, meta
 from ..journal.connection import Journal
@@ -15,7 +17,7 @@ from ..runlog.files import fsync_dir
 from ..runlog.paths import SHARD_RUNS, RunPaths, has_runs, list_runs, list_shards, shard_of
 from ..runlog.reader import LogReader
 from .admission import key_id
-from .state_dir import StateDir, load_key
+from .state_dir import StateDir, load_key, unusable
 
 RECOVER_HINT = "run `durable-supervisor recover`: it rebuilds the journal from the run logs"
 
@@ -37,7 +39,13 @@ async def open_journal(place: StateDir) -> tuple[Journal, Identity]:
 
     Raises ``JOURNAL_MISSING``, ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``, ``JOURNAL_NEWER``,
     ``JOURNAL_CORRUPT``: reading works all the same, starting must wait for `recover`.
+    ``STATE_DIR_REFUSED`` where a folder of logs cannot be looked into.
     """
+    with refusing_unreadable(place):
+        return await _open_journal(place)
+
+
+async def _open_journal(place: StateDir) -> tuple[Journal, Identity]:
     fsync_dir(place.runs)  # a shard that an owner made just before it was killed
     fresh = not has_logs(place)
     if not fresh and _is_empty(place.journal):
@@ -51,6 +59,17 @@ async def open_journal(place: StateDir) -> tuple[Journal, Identity]:
     except BaseException:
         await journal.close()
         raise
+
+
+@contextmanager
+def refusing_unreadable(place: StateDir) -> Iterator[None]:
+    """A folder of logs that cannot be looked into may hold any request id: typed as ``STATE_DIR_REFUSED``."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.EIO):
+            raise
+        raise unusable(os.fsdecode(error.filename or place.runs), error) from error
 
 
 async def _identify(place: StateDir, journal: Journal) -> Identity:

@@ -17,6 +17,7 @@ from ..runlog.paths import RunPaths, list_runs, list_shards
 from ..runlog.reader import LogReader
 from . import state_dir as directory
 from .admission import key_id
+from .opening import refusing_unreadable
 from .rebuild import scan, without_header
 from .state_dir import Ownership, StateDir
 
@@ -29,15 +30,20 @@ async def recover(place: StateDir, wait: float) -> dict[str, object]:
     directory.create(place)
     ownership = await Ownership.take(place, wait)
     try:
-        aside = await _set_unusable_aside(place)
-        failpoint("recover.set_aside")
-        journal = await Journal.open(place.journal)
-        try:
-            report = await _rebuild(place, journal)
-        finally:
-            await journal.close()
+        with refusing_unreadable(place):
+            return await _recover(place)
     finally:
         ownership.release()
+
+
+async def _recover(place: StateDir) -> dict[str, object]:
+    aside = await _set_unusable_aside(place)
+    failpoint("recover.set_aside")
+    journal = await Journal.open(place.journal)
+    try:
+        report = await _rebuild(place, journal)
+    finally:
+        await journal.close()
     return {**report, "old_journal": aside}
 
 
