@@ -91,7 +91,7 @@ def untouched(path: Path) -> None:
 DAMAGES: dict[Callable[[Path], None], tuple[set[str], set[str | None]]] = {
     # damage: (states of an open run, kinds of its log's health once it is settled)
     untouched: ({"unknown"}, {None}),
-    cut: ({"unknown"}, {None, "damaged"}),
+    cut: ({"unknown"}, {"cut_short"}),
     zeros: ({"quarantined"}, {"damaged"}),
     empty: ({"quarantined"}, {"empty"}),
     missing: ({"quarantined"}, {"missing"}),
@@ -237,6 +237,21 @@ async def test_damaged_logs_of_settled_runs_change_no_outcome(state_dir: Path) -
             assert health in healths, (damage.__name__, seen.log_health)
         for number in range(GOOD):
             assert (await runs.sup.inspect(ended[str(number)].id)).log_health is None
+
+
+async def test_a_settled_log_that_lost_its_later_segments_says_so(state_dir: Path) -> None:
+    """What is left of it reads well, so nothing but the receipt in the journal tells."""
+    async with open_runs(state_dir) as runs:
+        program = Command(argv=["sh", "-c", "yes | head -c 600000"])
+        run = await runs.sup.start(program, limits=Limits(max_stdout_bytes=400_000))
+        whole = await runs.wait(run)
+        assert (await runs.sup.inspect(run.id)).log_health is None
+        await runs.sup.reconcile()
+    shutil.rmtree(log_of(state_dir, run.id).with_suffix(".seg"))
+    async with Observer.open(state_dir) as eyes:
+        seen = await eyes.inspect(run.id)
+        assert (seen.outcome, seen.receipt) == (whole.outcome, whole.receipt)
+        assert seen.log_health == {"status": "cut_short"}
 
 
 # Damage under a live worker.

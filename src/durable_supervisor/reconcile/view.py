@@ -106,6 +106,8 @@ def view(row: RunRow, place: Place, *, check_log: bool = False) -> RunView:
         return plain
     seen = look(row, place)
     found = health(seen)
+    if found is None and row.receipt is not None and seen.receipt is None:
+        found = {"status": "cut_short"}  # whole records, but not the last: a tail or later segments are gone
     return replace(_with_log(plain, seen), log_health=plain.log_health if found is None else found)
 
 
