@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -26,8 +25,8 @@ def set_process_name(name: str) -> None:
     _libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
-def boottime_timer(seconds: float) -> int:
-    """A descriptor that turns readable after ``seconds`` on CLOCK_BOOTTIME (timerfd_create(2)).
+def boottime_timer() -> int:
+    """A descriptor for `arm_timer`, on CLOCK_BOOTTIME (timerfd_create(2)).
 
     Boot time runs on while the machine sleeps, and waiting on a descriptor
     needs no wake-ups in between.  Raises OSError.
@@ -35,10 +34,12 @@ def boottime_timer(seconds: float) -> int:
     fd = int(_libc.timerfd_create(CLOCK_BOOTTIME, _TFD_NONBLOCK | _TFD_CLOEXEC))
     if fd < 0:
         raise OSError(ctypes.get_errno(), "timerfd_create")
+    return fd
+
+
+def arm_timer(fd: int, seconds: float) -> None:
+    """From now on it turns readable once, after ``seconds``.  Raises OSError."""
     whole, part = divmod(int(seconds * 1e9), 1_000_000_000)
     spec = _ITIMERSPEC.pack(0, 0, whole, max(part, 0 if whole else 1))
     if _libc.timerfd_settime(fd, 0, spec, None) != 0:
-        error = ctypes.get_errno()
-        os.close(fd)
-        raise OSError(error, "timerfd_settime")
-    return fd
+        raise OSError(ctypes.get_errno(), "timerfd_settime")

@@ -22,11 +22,18 @@ class Deadlines:
         self._poller = poller
         self._last_output = last_output
         self._due = due
+        self._timer = -1
+
+    def prepare(self, timeout: float | None) -> None:
+        """Have what `arm` needs; raises OSError while the program can still be refused."""
+        if timeout is not None:
+            self._timer = libc.boottime_timer()
 
     def arm(self, timeout: float | None, idle_timeout: float | None) -> None:
         """Start both clocks now; None means unbounded."""
         if timeout is not None:
-            timer = libc.boottime_timer(timeout)
+            timer = self._timer
+            libc.arm_timer(timer, timeout)
             self._poller.watch(timer, READ, lambda _: self._wall(timer))
         if idle_timeout is not None:
             self._idle_from = time.monotonic()

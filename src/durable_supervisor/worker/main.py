@@ -133,7 +133,7 @@ def _start(
     try:
         check_cwd(spec.cwd)
         path = resolve(spec.argv[0], spec.cwd, spec.env.get("PATH", os.defpath))
-        stdio = tending.make_pipes()
+        stdio = tending.prepare()
         paused = _fork(spec, path, stdio)
         _record_release(spec, log, paused, path)
         failpoint("worker.released")

@@ -52,6 +52,7 @@ class Tending:
         self._captures: list[Capture] = []
         self._released = (0, 0)  # wall and elapsed nanoseconds
         self._drain_until = 0.0
+        self._wake = (-1, -1)  # where signals are noted
         self._finished = False
         self.recorder = Recorder(log, self._poller, self._on_head)
         self._stopper = Stopper(
@@ -64,9 +65,14 @@ class Tending:
 
     # Before the release.
 
-    def make_pipes(self) -> Stdio:
-        """The program's ends of its stdio; ours are watched once it is released."""
+    def prepare(self) -> Stdio:
+        """The program's ends of its stdio.  Every descriptor that tending it takes is had from here on.
+
+        Raises OSError: once it is released, a lack of descriptors must not leave it alone.
+        """
         spec = self.spec
+        self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._deadlines.prepare(spec.timeout)
         secrets = [value.encode("utf-8", "surrogateescape") for value in spec.secrets]
         theirs = {}
         for stream, cap in (("stdout", spec.max_stdout_bytes), ("stderr", spec.max_stderr_bytes)):
@@ -109,7 +115,8 @@ class Tending:
             self.stdin.close_when_empty()
         self._deadlines.arm(self.spec.timeout, self.spec.idle_timeout)
         self._poller.at("socket", time.monotonic() + _SOCKET_DELAY, self._socket.ensure)
-        self._look_at_children()  # it may have ended before its signals were watched
+        # It may have ended before its signals were watched.
+        self._poller.at("again", time.monotonic(), self._look_at_children)
 
     def until_finished(self) -> None:
         """Serve the run until its receipt is durable."""
@@ -148,7 +155,7 @@ class Tending:
     # What happens meanwhile.
 
     def _watch_signals(self) -> None:
-        wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        wake_read, wake_write = self._wake
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for signo in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(signo, lambda *_: None)
