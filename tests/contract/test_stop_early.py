@@ -14,6 +14,16 @@ from durable_supervisor.process.identity import read_stat
 from tests.support import eventually_async
 
 
+async def standing_still(sup: Supervisor) -> int:
+    """The worker that has come to its failpoint; 0 as long as none has."""
+    for view in (await sup.list()).runs:
+        if view.program is not None and view.worker is not None:
+            stat = read_stat(int(str(view.worker["pid"])))
+            if stat is not None and stat.state == "T":
+                return stat.pid
+    return 0
+
+
 async def test_a_stop_before_the_worker_has_its_socket_goes_by_the_channel(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -21,16 +31,7 @@ async def test_a_stop_before_the_worker_has_its_socket_goes_by_the_channel(
     monkeypatch.setenv("DURABLE_SUPERVISOR_FAILPOINTS", "worker.running=pause")
     async with Supervisor.open(state_dir, zygote=False) as sup:
         starting = asyncio.create_task(sup.start(Command(argv=["sleep", "3131"]), request_id="early"))
-
-        async def stands_still() -> int:
-            for view in (await sup.list()).runs:
-                if view.program is not None and view.worker is not None:
-                    stat = read_stat(int(str(view.worker["pid"])))
-                    if stat is not None and stat.state == "T":
-                        return stat.pid
-            return 0
-
-        worker = await eventually_async(stands_still)
+        worker = await eventually_async(lambda: standing_still(sup))
         run_id = (await sup.list()).runs[0].id
         stopping = asyncio.create_task(sup.stop(run_id, timeout=20))
         await asyncio.sleep(0)
@@ -40,3 +41,17 @@ async def test_a_stop_before_the_worker_has_its_socket_goes_by_the_channel(
         assert receipt.outcome is not None
         assert (receipt.outcome.kind.value, receipt.outcome.signal) == ("cancelled", signal.SIGTERM)
         await starting
+
+
+async def test_a_term_to_the_worker_right_after_the_release_is_not_lost(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DURABLE_SUPERVISOR_FAILPOINTS", "worker.running=pause")
+    async with Supervisor.open(state_dir, zygote=False) as sup:
+        starting = asyncio.create_task(sup.start(Command(argv=["sleep", "3131"]), request_id="early"))
+        worker = await eventually_async(lambda: standing_still(sup))
+        os.kill(worker, signal.SIGTERM)
+        os.kill(worker, signal.SIGCONT)
+        final = await sup.wait((await starting).id, timeout=10)
+        assert final.receipt is not None
+        assert final.receipt["stop"]["reason"] == "worker_terminated"  # type: ignore[index]

@@ -135,6 +135,7 @@ def _start(
         path = resolve(spec.argv[0], spec.cwd, spec.env.get("PATH", os.defpath))
         stdio = tending.prepare()
         paused = _fork(spec, path, stdio)
+        tending.watch_signals()  # the child must not have them
         _record_release(spec, log, paused, path)
         failpoint("worker.released")
         paused.release()

@@ -106,7 +106,6 @@ class Tending:
         self.leader = leader
         self._released = (self._clock.wall_ns(), self._clock.elapsed_ns())
         self._say("released")
-        self._watch_signals()
         for capture in self._captures:
             capture.start(self._poller)
         if self.stdin is not None and self.spec.stdin == STDIN_BYTES:
@@ -154,7 +153,8 @@ class Tending:
 
     # What happens meanwhile.
 
-    def _watch_signals(self) -> None:
+    def watch_signals(self) -> None:
+        """From before the release on: none that the program or anyone sends then is lost."""
         wake_read, wake_write = self._wake
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for signo in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
