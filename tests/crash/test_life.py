@@ -133,6 +133,8 @@ async def test_a_lost_program_is_ended_by_resolve(world: World) -> None:
     with world.host() as host:
         host.opened()
         run = host.start(world.argv)
+        # It has written by now: without its worker it would be ended by SIGPIPE instead.
+        eventually(lambda: "output" in [one["kind"] for one in host.ask("events", run=run)["events"]])
         kill_and_see(worker_of(host, run))
         seen: dict[str, Any] = {}
         eventually(lambda: seen.update(host.ask("inspect", run=run)) or seen["reason"])
