@@ -40,6 +40,7 @@ from .watches import Watches
 T = TypeVar("T")
 
 OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
+_LOOK_AGAIN = (0.005, 0.02, 0.1, 0.3)  # seconds
 _RELEASE_FOLD_DELAY = 0.05  # a run that is over by then needs no separate "running" in the journal
 
 
@@ -280,8 +281,17 @@ class Supervisor(Observer):
         if word == "released":
             state = RunState.RUNNING
         elif word != NOT_KNOWN:
-            state = (await self._reconciler.judge(admission.row.run_id)).state
+            state = (await self._judge_ended(admission.row.run_id)).state
         return _answer(admission, state)
+
+    async def _judge_ended(self, run_id: str) -> RunRow:
+        """Its channel has ended; the kernel may take a moment more to free the lock of a dying worker."""
+        for pause in _LOOK_AGAIN:
+            row = await self._reconciler.judge(run_id)
+            if row.state not in OPEN_STATES:
+                break
+            await asyncio.sleep(pause)
+        return row
 
     def _on_news(self, run_id: str, word: Word) -> None:
         if self._lookup.closed:

@@ -18,6 +18,7 @@ from .follow import identity
 from .links import ExitWatch
 
 LOOK_AGAIN_SECONDS = 15.0
+_MOMENT = 0.1
 
 
 class Watches:
@@ -40,7 +41,9 @@ class Watches:
         if watch is not None:
             self._watches[seen.id] = watch
         else:
-            self._timers[seen.id] = self._loop.call_later(LOOK_AGAIN_SECONDS, self._ended, seen.id)
+            gone = probe(awaited) is Liveness.GONE  # just now: what it held is free in a moment
+            seconds = _MOMENT if gone else LOOK_AGAIN_SECONDS
+            self._timers[seen.id] = self._loop.call_later(seconds, self._ended, seen.id)
 
     def close(self) -> None:
         """Watch nothing any more."""

@@ -2,7 +2,7 @@
 
 ``-I -S`` keeps the host's environment and site-packages out and the start fast;
 so the package's own folder is appended to the path here.  Descriptors: 3 is the
-locked run log, 4 the channel to the supervisor.  The run id is an argument only
+channel to the supervisor, 4 the locked run log.  The run id is an argument only
 so that people can tell workers apart in ps.
 """
 

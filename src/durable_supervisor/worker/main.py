@@ -23,7 +23,7 @@ from ..runlog.bounds import segment_size
 from ..runlog.create import read_header
 from ..runlog.paths import RunPaths
 from ..runlog.writer import LogFullError, LogWriter
-from .spec import CHANNEL_FD, LOG_FD, Spec, receive_spec
+from .spec import CHANNEL_FD, LAST_FD, LOG_FD, Spec, receive_spec
 from .tending import Tending
 
 _STARTED = 0
@@ -63,7 +63,7 @@ def harden() -> None:
         signal.signal(signo, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would break waitid (wait(2))
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    close_strangers(CHANNEL_FD)
+    close_strangers(LAST_FD)
     libc.set_child_subreaper()
     libc.set_process_name("dsup-worker")
 

@@ -6,9 +6,11 @@ import socket
 
 from ..process.channel import read_frame
 
-# At exit the kernel closes descriptors in this order: whoever sees the channel end finds the lock free.
-LOG_FD = 3  # the locked run log
-CHANNEL_FD = 4  # the worker's end of its channel to the supervisor
+# In this order the kernel, which lets the last of a dying process's descriptors go first, frees the
+# lock before the channel ends. Nothing rests on it: who finds the lock held looks again.
+CHANNEL_FD = 3  # the worker's end of its channel to the supervisor
+LOG_FD = 4  # the locked run log
+LAST_FD = max(CHANNEL_FD, LOG_FD)
 STDIN_NULL, STDIN_BYTES, STDIN_OPEN = "null", "bytes", "open"
 
 

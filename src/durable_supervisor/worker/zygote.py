@@ -153,12 +153,12 @@ def place(fds: list[int]) -> None:
     import fcntl
 
     from durable_supervisor.worker.main import close_strangers
-    from durable_supervisor.worker.spec import CHANNEL_FD, LOG_FD
+    from durable_supervisor.worker.spec import CHANNEL_FD, LAST_FD, LOG_FD
 
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, CHANNEL_FD + 1) for fd in fds]
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, LAST_FD + 1) for fd in fds]
     for fd, number in zip(high, (LOG_FD, CHANNEL_FD), strict=True):
         os.dup2(fd, number, inheritable=False)
-    close_strangers(CHANNEL_FD)
+    close_strangers(LAST_FD)
 
 
 def _reap() -> None:
