@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -33,6 +33,7 @@ from .hosting import read_host
 from .logs import report
 from .observer import Observer
 from .opening import Identity
+from .pending import Opening
 from .resolving import Resolver
 from .state_dir import Ownership, StateDir
 from .watches import Watches
@@ -376,25 +377,6 @@ class Supervisor(Observer):
                 phase=Phase.ADMIT,
                 hint="open it again",
             )
-
-
-class Opening:
-    """A supervisor about to be opened: ``async with`` it, or await it."""
-
-    def __init__(self, opener: Callable[[], Awaitable[Supervisor]]) -> None:
-        self._opener = opener
-        self._opened: Supervisor | None = None
-
-    def __await__(self) -> Generator[Any, None, Supervisor]:
-        return self._opener().__await__()
-
-    async def __aenter__(self) -> Supervisor:
-        self._opened = await self._opener()
-        return self._opened
-
-    async def __aexit__(self, *exc: object) -> None:
-        if self._opened is not None:
-            await self._opened.close()
 
 
 def _answer(admission: Admission, state: RunState) -> Run:
