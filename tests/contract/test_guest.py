@@ -73,7 +73,8 @@ def test_it_prints_nothing(tmp_path: Path, state_dir: Path) -> None:
     """Not a line on stdout or stderr, not even when runs are lost or the worker is killed."""
     lost = """
     os.kill((await sup.inspect(third.id)).worker["pid"], 9)
-    await asyncio.sleep(0.2)
+    while (await sup.inspect(third.id)).state.value != "quarantined":
+        await asyncio.sleep(0.01)
     await sup.reconcile()
     await sup.resolve(third.id, "kill")
     stopped ="""
