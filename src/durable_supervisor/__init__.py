@@ -11,22 +11,22 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # not from typing: every worker would pay for that import
 if TYPE_CHECKING:
-    from .journal.feed import FeedEntry
-    from .model.command import Command, Completion, Limits, OnLimit
-    from .model.errors import ErrorCode, Phase, SupervisorError
-    from .model.events import Event, Kind
-    from .model.outcome import Outcome, OutcomeKind
-    from .model.states import RunState
-    from .reconcile.view import RunView
-    from .runlog.page import Page
-    from .supervisor.answers import (
+    from .model.answers import (
         ControlReceipt,
+        FeedEntry,
         ListPage,
         ReconcileReport,
         Run,
         ShutdownReport,
         StopReceipt,
     )
+    from .model.command import Command, Completion, Limits, OnLimit
+    from .model.errors import ErrorCode, Phase, SupervisorError
+    from .model.events import Event, Kind
+    from .model.outcome import Outcome, OutcomeKind
+    from .model.page import Page
+    from .model.states import RunState
+    from .model.view import RunView
     from .supervisor.observer import Attachment, Observer
     from .supervisor.supervisor import Supervisor
 
@@ -34,25 +34,25 @@ _MODULES = {
     "Attachment": "supervisor.observer",
     "Command": "model.command",
     "Completion": "model.command",
-    "ControlReceipt": "supervisor.answers",
+    "ControlReceipt": "model.answers",
     "ErrorCode": "model.errors",
     "Event": "model.events",
-    "FeedEntry": "journal.feed",
+    "FeedEntry": "model.answers",
     "Kind": "model.events",
     "Limits": "model.command",
-    "ListPage": "supervisor.answers",
+    "ListPage": "model.answers",
     "Observer": "supervisor.observer",
     "OnLimit": "model.command",
     "Outcome": "model.outcome",
     "OutcomeKind": "model.outcome",
-    "Page": "runlog.page",
+    "Page": "model.page",
     "Phase": "model.errors",
-    "ReconcileReport": "supervisor.answers",
-    "Run": "supervisor.answers",
+    "ReconcileReport": "model.answers",
+    "Run": "model.answers",
     "RunState": "model.states",
-    "RunView": "reconcile.view",
-    "ShutdownReport": "supervisor.answers",
-    "StopReceipt": "supervisor.answers",
+    "RunView": "model.view",
+    "ShutdownReport": "model.answers",
+    "StopReceipt": "model.answers",
     "Supervisor": "supervisor.supervisor",
     "SupervisorError": "model.errors",
 }

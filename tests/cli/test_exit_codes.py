@@ -18,6 +18,7 @@ _FAILED = {
     ErrorCode.NOT_CONFIRMED,
     ErrorCode.SUPERVISOR_CLOSED,
     ErrorCode.FORKED_COPY,
+    ErrorCode.SUBMISSION_INDETERMINATE,
     ErrorCode.INTERNAL,
 }
 

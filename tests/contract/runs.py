@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from durable_supervisor import Command, Limits, Supervisor
+from durable_supervisor.model.answers import Run
 from durable_supervisor.model.events import Event, Kind
 from durable_supervisor.model.identity import ProcessIdentity
-from durable_supervisor.reconcile.view import RunView
-from durable_supervisor.supervisor.answers import Run
+from durable_supervisor.model.view import RunView
 from tests.support import eventually, eventually_async
 
 _numbers = itertools.count(1)

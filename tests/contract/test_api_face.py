@@ -24,7 +24,7 @@ from durable_supervisor import (
     StopReceipt,
     Supervisor,
 )
-from durable_supervisor.journal.feed import FeedEntry
+from durable_supervisor.model.answers import FeedEntry
 from tests.contract.hosts import ROOT, host
 from tests.contract.runs import Runs
 

@@ -17,8 +17,8 @@ from durable_supervisor.model.errors import ErrorCode
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.identity import ProcessIdentity
 from durable_supervisor.model.states import OPEN_STATES, SETTLED_STATES
+from durable_supervisor.model.view import RunView
 from durable_supervisor.process.identity import Liveness, probe
-from durable_supervisor.reconcile.view import RunView
 from tests.crash.harness import Host, Ledger, assert_nothing_left, end_all
 from tests.support import eventually_async
 

@@ -72,7 +72,7 @@ def test_sql_alone_refuses_every_other_move(conn: sqlite3.Connection) -> None:
             new.value,
             None if new not in NEEDS_REASON else "other",
             '{"kind":"exited"}' if new is S.FINISHED else None,
-            row.attempt + (old is S.NOT_STARTED and new is S.STARTING),
+            row.attempt + (old is S.NOT_STARTED and new in (S.STARTING, S.QUEUED)),
             row.run_id,
         )
         if (old, new) in MOVES or (old is new and old not in SETTLED_STATES):
@@ -201,7 +201,7 @@ class JournalMachine(RuleBasedStateMachine):
             assert expect is not self.row.state
             return
         except TransitionRefused:
-            assert cell is Rule.REFUSED or trigger is T.RETRY
+            assert cell is Rule.REFUSED or trigger in (T.RETRY, T.REQUEUE)
             return
         assert expect is self.row.state
         if cell is Rule.SAME:

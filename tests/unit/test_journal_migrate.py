@@ -18,6 +18,7 @@ from durable_supervisor.model.errors import ErrorCode, SupervisorError
 # Released files never change.  A new migration adds its line here.
 KNOWN = {
     "0001_initial.sql": "fd61e8a4fbe13c807179eeafa380399b9ca58d926fb420fd10429c9df226ce76",
+    "0002_queue_and_owners.sql": "0be872c25f902fcc437ed7defd7f085d87055b37783a2c63faf3f0b209e2fd41",
 }
 
 

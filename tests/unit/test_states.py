@@ -45,8 +45,9 @@ def test_states_are_sorted_into_open_settled_and_quarantined() -> None:
 def test_settled_facts_are_write_once(state: RunState, trigger: Trigger) -> None:
     if state not in SETTLED_STATES:
         return
-    retry = (state, trigger) == (RunState.NOT_STARTED, Trigger.RETRY)
-    assert next_state(state, trigger) is (RunState.STARTING if retry else Rule.REFUSED)
+    retries = {Trigger.RETRY: RunState.STARTING, Trigger.REQUEUE: RunState.QUEUED}
+    allowed = retries.get(trigger) if state is RunState.NOT_STARTED else None
+    assert next_state(state, trigger) is (allowed or Rule.REFUSED)
 
 
 @pytest.mark.parametrize("trigger", list(Trigger))

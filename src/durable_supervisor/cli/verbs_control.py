@@ -17,7 +17,7 @@ from .session import drive, observing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from durable_supervisor.supervisor.answers import ControlReceipt
+    from durable_supervisor.model.answers import ControlReceipt
 
 _CHUNK = 64 * 1024
 _Grace = Annotated[

@@ -151,7 +151,7 @@ def feed(
 
 
 async def _feed(shared: Settings, after: int, limit: int | None, *, follow: bool) -> int:
-    from durable_supervisor.supervisor.answers import feed_entry
+    from durable_supervisor.model.answers import feed_entry
 
     left = limit
     async with observing(shared) as observer:

@@ -15,7 +15,7 @@ from .options import Json, RunId, Settings, StateDir, settings
 from .session import drive, observing
 
 if TYPE_CHECKING:
-    from durable_supervisor.reconcile.view import RunView
+    from durable_supervisor.model.view import RunView
 
 _Limit = Annotated[str, typer.Option("--limit", "-n", metavar="N", help="At most this many, newest first.")]
 _States = Annotated[

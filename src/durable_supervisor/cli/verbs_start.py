@@ -17,8 +17,8 @@ from .session import drive, owning
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from durable_supervisor.model.answers import Run
     from durable_supervisor.model.request import StartRequest
-    from durable_supervisor.supervisor.answers import Run
     from durable_supervisor.supervisor.supervisor import Supervisor
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the request and print it; start nothing.")]

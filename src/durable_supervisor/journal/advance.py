@@ -24,6 +24,8 @@ UPDATE runs SET
     receipt = coalesce(?, receipt), worker = coalesce(?, worker), program = coalesce(?, program)
 WHERE run_id = ? AND state = ? AND attempt = ?
 """
+_NEED_INTENT = (Trigger.RETRY, Trigger.REQUEUE)  # see `runs.admit`
+
 SQL_STATE = "SELECT state FROM runs WHERE run_id = ?"
 SQL_END_ATTEMPT = """
 UPDATE attempts SET ended_ns = ?, ended_state = ?, reason = ? WHERE serial = ? AND attempt = ?
@@ -61,7 +63,7 @@ def advance(
     cell = next_state(row.state, trigger)
     if cell is Rule.SAME:
         return row
-    if isinstance(cell, Rule) or trigger is Trigger.RETRY:  # a retry needs an intent: `runs.admit`
+    if isinstance(cell, Rule) or trigger in _NEED_INTENT:
         raise TransitionRefused(row.run_id, row.state, trigger)
     moved = _moved(row, cell, now_ns, facts)
     _write(conn, row, moved)

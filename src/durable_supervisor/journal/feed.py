@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 
+from ..model.answers import FeedEntry
 from ..model.states import RunState
 
 ADMIT = "admit"  # the feed's word for a new row; every other word is a Trigger
@@ -14,22 +14,9 @@ SQL_APPEND = "INSERT INTO feed (time_ns, serial, attempt, state, trigger, reason
 SQL_PAGE = """
 SELECT feed.position, feed.time_ns, runs.run_id, feed.attempt, feed.state, feed.trigger, feed.reason
 FROM feed CROSS JOIN runs ON runs.serial = feed.serial
-WHERE feed.position > ? ORDER BY feed.position LIMIT ?
+WHERE feed.position > ? AND (? IS NULL OR runs.owner = ?) ORDER BY feed.position LIMIT ?
 """
 SQL_HEAD = "SELECT max(position) FROM feed"
-
-
-@dataclass(frozen=True, slots=True)
-class FeedEntry:
-    """``position`` counts from 1 without gaps; ``trigger`` is ``admit``, ``recover`` or a `Trigger` value."""
-
-    position: int
-    time_ns: int
-    run_id: str
-    attempt: int
-    state: RunState
-    trigger: str
-    reason: str | None
 
 
 def append(
@@ -45,12 +32,14 @@ def append(
     conn.execute(SQL_APPEND, (now_ns, serial, attempt, state.value, trigger, reason))
 
 
-def feed(conn: sqlite3.Connection, after_position: int = 0, limit: int = 100) -> list[FeedEntry]:
-    """At most ``limit`` entries with ``position > after_position``, in order."""
+def feed(
+    conn: sqlite3.Connection, after_position: int = 0, limit: int = 100, owner: str | None = None
+) -> list[FeedEntry]:
+    """At most ``limit`` entries with ``position > after_position``, in order; of one owner's runs, or all."""
     return [
         FeedEntry(position, time_ns, run_id, attempt, RunState(state), trigger, reason)
         for position, time_ns, run_id, attempt, state, trigger, reason in conn.execute(
-            SQL_PAGE, (after_position, limit)
+            SQL_PAGE, (after_position, owner, owner, limit)
         )
     ]
 

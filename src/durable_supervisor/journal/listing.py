@@ -11,6 +11,7 @@ from .rows import RunRow, encode, run_row
 
 SQL_NEWEST = "SELECT * FROM runs WHERE serial < ? ORDER BY serial DESC LIMIT ?"
 SQL_BY_STATE = "SELECT * FROM runs WHERE state = ? AND serial < ? ORDER BY serial DESC LIMIT ?"
+SQL_BY_OWNER = "SELECT * FROM runs WHERE owner = ? AND serial < ? ORDER BY serial DESC LIMIT ?"
 SQL_BY_LABEL = """
 SELECT runs.* FROM run_labels CROSS JOIN runs ON runs.serial = run_labels.serial
 WHERE run_labels.name = ? AND run_labels.value = ? AND run_labels.serial < ?
@@ -35,18 +36,22 @@ def list_runs(
     limit: int = 100,
     states: Collection[RunState] | None = None,
     label: tuple[str, str] | None = None,
+    owner: str | None = None,
 ) -> list[RunRow]:
     """At most ``limit`` runs with a smaller serial, newest first.
 
     Pass the last row's serial as ``before_serial`` for the next page; fewer than
     ``limit`` rows mean that there are no more.  With a label and states together
-    the runs of that label are walked.
+    the runs of that label are walked; with an owner and anything else those of that owner or label.
     """
     before = _TOP if before_serial is None else before_serial
     if states is not None and not states:
         return []
     if label is not None:
-        return _labelled(conn, before, limit, states, label)
+        name, value = encode(label[0]), encode(label[1])
+        return _filtered(_walk(conn, SQL_BY_LABEL, (name, value), before, limit), limit, states, owner)
+    if owner is not None:
+        return _filtered(_walk(conn, SQL_BY_OWNER, (owner,), before, limit), limit, states, None)
     if states is None:
         return [run_row(row) for row in conn.execute(SQL_NEWEST, (before, limit))]
     pages = (conn.execute(SQL_BY_STATE, (state.value, before, limit)) for state in sorted(set(states)))
@@ -59,27 +64,24 @@ def judged_runs(conn: sqlite3.Connection, after_serial: int = 0, limit: int = 50
     return [run_row(row) for row in conn.execute(SQL_JUDGED, (after_serial, limit))]
 
 
-def _labelled(
-    conn: sqlite3.Connection,
-    before: int,
-    limit: int,
-    states: Collection[RunState] | None,
-    label: tuple[str, str],
+def _filtered(
+    rows: Iterator[RunRow], limit: int, states: Collection[RunState] | None, owner: str | None
 ) -> list[RunRow]:
     found: list[RunRow] = []
-    for row in _walk(conn, before, limit, label):
-        if states is None or row.state in states:
+    for row in rows:
+        if (states is None or row.state in states) and owner in (None, row.owner):
             found.append(row)
             if len(found) == limit:
                 break
     return found
 
 
-def _walk(conn: sqlite3.Connection, before: int, limit: int, label: tuple[str, str]) -> Iterator[RunRow]:
+def _walk(
+    conn: sqlite3.Connection, query: str, values: tuple[str, ...], before: int, limit: int
+) -> Iterator[RunRow]:
     size = max(limit, 100)
-    name, value = encode(label[0]), encode(label[1])
     while True:
-        page = [run_row(row) for row in conn.execute(SQL_BY_LABEL, (name, value, before, size))]
+        page = [run_row(row) for row in conn.execute(query, (*values, before, size))]
         yield from page
         if len(page) < size:
             return

@@ -70,6 +70,7 @@ class RunRow:
     stop_requested: bool
     resolution: Document | None
     log_health: Document | None
+    priority: int = 0
 
     @property
     def may_retry(self) -> bool:
@@ -87,7 +88,7 @@ _FIELDS = tuple(RunRow.__dataclass_fields__)
 def run_row(row: sqlite3.Row) -> RunRow:
     """A `RunRow` from ``SELECT * FROM runs``; columns of a later schema are ignored."""
     columns = dict(zip(row.keys(), row, strict=True))  # by name, but without a search for each
-    values = {name: columns[name] for name in _FIELDS}
+    values = {name: columns[name] for name in _FIELDS if name in columns}  # an older schema has fewer
     for name in _JSON_COLUMNS:
         text = values[name]
         if text is not None:
@@ -106,7 +107,8 @@ class Intent:
 
     ``attempt`` is 1 for a new run, the row's attempt + 1 for a retry (whose
     ``run_id``, ``serial`` and ``shard`` are then the row's); ``first_seq`` is the first seq of
-    its log.  ``state`` is ``STARTING``, or ``QUEUED`` while there is no slot.
+    its log.  ``state`` is ``STARTING``, or ``QUEUED`` while there is no slot; among the
+    queued a greater ``priority`` goes first.
     """
 
     serial: int
@@ -129,6 +131,7 @@ class Intent:
     attempt: int = 1
     first_seq: int = 1
     state: RunState = RunState.STARTING
+    priority: int = 0
 
     def __post_init__(self) -> None:
         if self.state not in (RunState.QUEUED, RunState.STARTING):

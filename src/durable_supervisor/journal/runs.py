@@ -25,12 +25,16 @@ from .rows import (
 
 SQL_FIND_REQUEST = "SELECT * FROM runs WHERE owner = ? AND request_id = ?"
 SQL_GET = "SELECT * FROM runs WHERE run_id = ?"
-SQL_BY_PREFIX = "SELECT run_id FROM runs WHERE run_id >= ? AND run_id < ? ORDER BY run_id LIMIT ?"
+SQL_BY_PREFIX = """
+SELECT run_id FROM runs
+WHERE run_id >= ? AND run_id < ? AND (? IS NULL OR owner = ?) ORDER BY run_id LIMIT ?
+"""
 SQL_INSERT = """
 INSERT INTO runs (
     serial, run_id, shard, owner, request_id, state, attempt, argv, cwd, env_names, labels, limits,
-    completion, digests, key_id, nested_in, survives_unit_restart, created_ns, updated_ns, boot_id
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    completion, digests, key_id, nested_in, survives_unit_restart, created_ns, updated_ns, boot_id,
+    priority
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 RETURNING *
 """
 SQL_INSERT_LABEL = "INSERT INTO run_labels (name, value, serial) VALUES (?, ?, ?)"
@@ -43,9 +47,9 @@ FROM attempts WHERE serial = ? ORDER BY attempt
 """
 SQL_RETRY = """
 UPDATE runs SET
-    state = 'starting', attempt = ?, boot_id = ?, updated_ns = ?, survives_unit_restart = ?, worker = NULL,
-    program = NULL, reason = NULL, outcome = NULL, receipt = NULL, evidence = NULL, retryable = 0,
-    log_health = NULL
+    state = ?, priority = ?, attempt = ?, boot_id = ?, updated_ns = ?, survives_unit_restart = ?,
+    worker = NULL, program = NULL, reason = NULL, outcome = NULL, receipt = NULL, evidence = NULL,
+    retryable = 0, log_health = NULL
 WHERE run_id = ? AND state = 'not_started' AND attempt = ? AND retryable = 1 AND stop_requested = 0
 RETURNING *
 """
@@ -77,12 +81,15 @@ def get(conn: sqlite3.Connection, run_id: str) -> RunRow | None:
     return None if row is None else run_row(row)
 
 
-def by_prefix(conn: sqlite3.Connection, prefix: str, limit: int = 5) -> list[str]:
-    """Up to ``limit`` full ids that begin with ``prefix`` (in any case), in order."""
+def by_prefix(
+    conn: sqlite3.Connection, prefix: str, limit: int = 5, owner: str | None = None
+) -> list[str]:
+    """Up to ``limit`` full ids that begin with ``prefix`` (in any case), in order; of one owner or all."""
     prefix = prefix.lower()
     if not prefix.isascii() or not prefix.isalnum():
         return []
-    return [str(row[0]) for row in conn.execute(SQL_BY_PREFIX, (prefix, prefix + _AFTER_ANY, limit))]
+    values = (prefix, prefix + _AFTER_ANY, owner, owner, limit)
+    return [str(row[0]) for row in conn.execute(SQL_BY_PREFIX, values)]
 
 
 def preview(
@@ -118,6 +125,7 @@ def insert(conn: sqlite3.Connection, intent: Intent, trigger: str, now_ns: int) 
         encode(dict(intent.labels)), encode(dict(intent.limits)), intent.completion,
         encode(dict(intent.digests)), intent.key_id, intent.nested_in, intent.survives_unit_restart,
         intent.now_ns, now_ns, intent.boot_id,
+        intent.priority,
     )  # fmt: skip
     row = run_row(conn.execute(SQL_INSERT, values).fetchone())
     for name, value in intent.labels.items():
@@ -136,14 +144,16 @@ def _add_attempt(conn: sqlite3.Connection, serial: int, intent: Intent) -> None:
 def retry(conn: sqlite3.Connection, row: RunRow, intent: Intent, now_ns: int) -> RunRow:
     """The next attempt of a retryable not_started run (callers: `admit`).  Raises `StaleState`."""
     values = (
-        intent.attempt, intent.boot_id, now_ns, intent.survives_unit_restart, row.run_id, row.attempt
+        intent.state.value, intent.priority, intent.attempt, intent.boot_id, now_ns,
+        intent.survives_unit_restart, row.run_id, row.attempt,
     )  # fmt: skip
     found = conn.execute(SQL_RETRY, values).fetchone()
     if found is None:
         raise StaleState(row.run_id, RunState.NOT_STARTED, _need(conn, row.run_id).state)
     _add_attempt(conn, row.serial, intent)
     retried = run_row(found)
-    feed.append(conn, row.serial, retried.attempt, retried.state, Trigger.RETRY.value, None, now_ns)
+    trigger = Trigger.REQUEUE if retried.state is RunState.QUEUED else Trigger.RETRY
+    feed.append(conn, row.serial, retried.attempt, retried.state, trigger.value, None, now_ns)
     return retried
 
 

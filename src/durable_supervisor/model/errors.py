@@ -35,6 +35,16 @@ class ErrorCode(str, Enum):
     JOURNAL_NEWER = "JOURNAL_NEWER"
     JOURNAL_CORRUPT = "JOURNAL_CORRUPT"
     BUSY = "BUSY"
+    CAPACITY_EXHAUSTED = "CAPACITY_EXHAUSTED"
+    WRITER_BUSY = "WRITER_BUSY"
+    PEER_DENIED = "PEER_DENIED"
+    OWNER_MISMATCH = "OWNER_MISMATCH"
+    UNSUPPORTED_API_VERSION = "UNSUPPORTED_API_VERSION"
+    FRAME_TOO_LARGE = "FRAME_TOO_LARGE"
+    SHUTTING_DOWN = "SHUTTING_DOWN"
+    SERVICE_UNAVAILABLE = "SERVICE_UNAVAILABLE"
+    SUBMISSION_INDETERMINATE = "SUBMISSION_INDETERMINATE"
+    SOCKET_IN_USE = "SOCKET_IN_USE"
     UNSUPPORTED_PLATFORM = "UNSUPPORTED_PLATFORM"
     INTERNAL = "INTERNAL"
 
@@ -49,6 +59,7 @@ class Phase(str, Enum):
     RUN = "run"
     READ = "read"
     CONTROL = "control"
+    CONNECT = "connect"
 
 
 class SupervisorError(Exception):
@@ -93,6 +104,19 @@ class SupervisorError(Exception):
             "hint": self.hint,
             "details": self.details,
         }
+
+    @classmethod
+    def from_dict(cls, form: dict[str, object]) -> SupervisorError:
+        """From its JSON form; a code or phase of a newer version reads as ``INTERNAL``, ``run``."""
+        code, phase, details = str(form["code"]), str(form["phase"]), form["details"]
+        return cls(
+            ErrorCode(code) if code in ErrorCode._value2member_map_ else ErrorCode.INTERNAL,
+            str(form["message"]),
+            phase=Phase(phase) if phase in Phase._value2member_map_ else Phase.RUN,
+            retryable=form["retryable"] is True,
+            hint=str(form["hint"]),
+            details=details if isinstance(details, dict) else {},
+        )
 
 
 def _rebuild(

@@ -35,6 +35,7 @@ class Trigger(str, Enum):
     LOSE = "lose"  # evidence that its end cannot be known
     QUARANTINE = "quarantine"  # evidence missing, or something may be alive
     RETRY = "retry"  # the same request again, after a proven not_started
+    REQUEUE = "requeue"  # the same, while there is no slot for it
     RESOLVE = "resolve"  # an operator's word on a quarantined run
 
 
@@ -47,34 +48,34 @@ class Rule(str, Enum):
 
 _S, _T, _R = RunState, Trigger, Rule
 
-# Rows: state.  Columns: DISPATCH RELEASE STOP FINISH REFUSE LOSE QUARANTINE RETRY RESOLVE.
+# Rows: state.  Columns: DISPATCH RELEASE STOP FINISH REFUSE LOSE QUARANTINE RETRY REQUEUE RESOLVE.
 _ROWS: dict[RunState, tuple[RunState | Rule, ...]] = {
     _S.QUEUED: (
         _S.STARTING, _S.RUNNING, _S.STOPPING, _S.FINISHED, _S.NOT_STARTED, _S.UNKNOWN, _S.QUARANTINED,
-        _R.REFUSED, _R.REFUSED,
+        _R.REFUSED, _R.REFUSED, _R.REFUSED,
     ),
     _S.STARTING: (
         _R.SAME, _S.RUNNING, _S.STOPPING, _S.FINISHED, _S.NOT_STARTED, _S.UNKNOWN, _S.QUARANTINED,
-        _R.REFUSED, _R.REFUSED,
+        _R.REFUSED, _R.REFUSED, _R.REFUSED,
     ),
     _S.RUNNING: (
         _R.REFUSED, _R.SAME, _S.STOPPING, _S.FINISHED, _S.NOT_STARTED, _S.UNKNOWN, _S.QUARANTINED,
-        _R.REFUSED, _R.REFUSED,
+        _R.REFUSED, _R.REFUSED, _R.REFUSED,
     ),
     _S.STOPPING: (
         _R.REFUSED, _R.REFUSED, _R.SAME, _S.FINISHED, _S.NOT_STARTED, _S.UNKNOWN, _S.QUARANTINED,
-        _R.REFUSED, _R.REFUSED,
+        _R.REFUSED, _R.REFUSED, _R.REFUSED,
     ),
     _S.QUARANTINED: (
         _R.REFUSED, _R.REFUSED, _R.REFUSED, _S.FINISHED, _S.NOT_STARTED, _S.UNKNOWN, _S.QUARANTINED,
-        _R.REFUSED, _S.UNKNOWN,
+        _R.REFUSED, _R.REFUSED, _S.UNKNOWN,
     ),
-    _S.FINISHED: (_R.REFUSED,) * 9,
+    _S.FINISHED: (_R.REFUSED,) * 10,
     _S.NOT_STARTED: (
         _R.REFUSED, _R.REFUSED, _R.REFUSED, _R.REFUSED, _R.REFUSED, _R.REFUSED, _R.REFUSED,
-        _S.STARTING, _R.REFUSED,
+        _S.STARTING, _S.QUEUED, _R.REFUSED,
     ),
-    _S.UNKNOWN: (_R.REFUSED,) * 9,
+    _S.UNKNOWN: (_R.REFUSED,) * 10,
 }  # fmt: skip
 
 TRANSITIONS: dict[tuple[RunState, Trigger], RunState | Rule] = {

@@ -6,90 +6,16 @@ beside one that has not folded the newest evidence yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..journal.rows import RunRow
-from ..model.events import iso_time
 from ..model.outcome import Outcome
-from ..model.schema import schema_name
-from ..model.states import JUDGED_STATES, RunState
+from ..model.states import JUDGED_STATES
+from ..model.view import RunView
 from .build import health
 from .decide import decide
-from .facts import JsonDict, Observation, Verdict, VerdictKind
+from .facts import Observation, Verdict, VerdictKind
 from .observe import Place, look, observe
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
-    """One run.  Times are Unix nanoseconds.
-
-    ``outcome`` is set for a finished run, and beside quarantined(cleanup_unconfirmed).
-    ``worker`` and ``program`` are identities as logged.  ``head`` is the last seq of
-    its log (0 when the log was not looked at); ``live`` are figures of the running tree.
-    """
-
-    id: str
-    state: RunState
-    request_id: str
-    owner: str
-    attempt: int
-    argv: tuple[str, ...]
-    cwd: str
-    labels: dict[str, str]
-    limits: JsonDict
-    completion: str
-    created_ns: int
-    updated_ns: int
-    outcome: Outcome | None
-    program: JsonDict | None
-    worker: JsonDict | None
-    receipt: JsonDict | None
-    reason: str | None
-    evidence: JsonDict | None
-    resolution: JsonDict | None
-    retryable: bool
-    log_health: JsonDict | None
-    nested_in: str | None
-    survives_unit_restart: bool | None
-    serial: int
-    head: int = 0
-    live: JsonDict | None = None
-
-    @property
-    def run_id(self) -> str:
-        """The same as ``id``, under the name that documents use."""
-        return self.id
-
-    def to_dict(self) -> JsonDict:
-        """The inspect document: see ``docs/schemas``."""
-        return {
-            "schema": schema_name("inspect"),
-            "run_id": self.id,
-            "state": self.state.value,
-            "request_id": self.request_id,
-            "owner": self.owner,
-            "attempt": self.attempt,
-            "argv": list(self.argv),
-            "cwd": self.cwd,
-            "labels": self.labels,
-            "limits": self.limits,
-            "completion": self.completion,
-            "created_at": iso_time(self.created_ns),
-            "updated_at": iso_time(self.updated_ns),
-            "outcome": None if self.outcome is None else self.outcome.to_dict(),
-            "program": self.program,
-            "worker": self.worker,
-            "receipt": self.receipt,
-            "reason": self.reason,
-            "evidence": self.evidence,
-            "resolution": self.resolution,
-            "retryable": self.retryable,
-            "log_health": self.log_health,
-            "head": self.head,
-            "live": self.live,
-            "nested_in": self.nested_in,
-            "survives_unit_restart": self.survives_unit_restart,
-        }
 
 
 def view(row: RunRow, place: Place, *, check_log: bool = False) -> RunView:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
 from durable_supervisor.model.events import Event, Kind
+from durable_supervisor.model.page import Page
 
 from .evidence import LogEvidence, read_evidence
-from .page import Page
 from .paths import RunPaths
 from .tail import Tail
 from .walk import Walker

@@ -6,14 +6,14 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 
+from ..model.answers import ControlReceipt, StopReceipt
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.ids import new_id
 from ..model.states import OPEN_STATES, RunState
+from ..model.view import RunView
 from ..process.failpoints import failpoint
-from ..reconcile.view import RunView
 from ..runlog.paths import RunPaths
-from .answers import ControlReceipt, StopReceipt
 from .arguments import BytesLike, signal_number, stdin_bytes
 from .dial import Dial, dial_patiently, not_confirmed
 from .follow import identity

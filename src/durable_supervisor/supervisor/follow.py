@@ -6,8 +6,8 @@ import asyncio
 import signal
 
 from ..model.identity import ProcessIdentity
+from ..model.view import RunView
 from ..process.signals import signal_process
-from ..reconcile.view import RunView
 from ..runlog.paths import RunPaths
 from .dial import Dial
 from .links import ExitWatch

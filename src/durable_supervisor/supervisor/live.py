@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..model.identity import ProcessIdentity
+from ..model.view import RunView
 from ..process.identity import Liveness, probe
 from ..process.tree import descendants
-from ..reconcile.view import RunView
 
 
 def with_live_figures(seen: RunView) -> RunView:

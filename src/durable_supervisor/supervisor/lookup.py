@@ -8,14 +8,13 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from ..journal.feed import FeedEntry
 from ..journal.rows import RunRow
+from ..model.answers import FeedEntry, ListPage
 from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.page import Page
 from ..model.states import RunState
-from ..reconcile.view import RunView
-from ..runlog.page import Page
+from ..model.view import RunView
 from ..runlog.paths import RunPaths
-from .answers import ListPage
 from .reading import Reading
 from .state_dir import StateDir
 
@@ -89,8 +88,8 @@ class Lookup:
         if not news.cancelled():
             news.result()
 
-    async def row(self, run: str) -> RunRow:
-        return await self.blocking(lambda: self._reading.row(run))
+    async def row(self, run: str, owner: str | None = None) -> RunRow:
+        return await self.blocking(lambda: self._reading.row(run, owner))
 
     async def view(self, run: str, *, live: bool = False) -> RunView:
         return await self.blocking(lambda: self._reading.inspect(run, live=live))
@@ -102,9 +101,10 @@ class Lookup:
         before: int | None,
         states: Collection[RunState] | None,
         label: tuple[str, str] | None,
+        owner: str | None = None,
     ) -> ListPage:
         return await self.blocking(
-            lambda: self._reading.list(limit=limit, before=before, states=states, label=label)
+            lambda: self._reading.list(limit=limit, before=before, states=states, label=label, owner=owner)
         )
 
     async def page(
@@ -112,8 +112,8 @@ class Lookup:
     ) -> Page:
         return await self.blocking(lambda: self._reading.page(row, after, limit, kinds, output))
 
-    async def feed(self, after: int, limit: int) -> Sequence[FeedEntry]:
-        return await self.blocking(lambda: self._reading.feed(after, limit))
+    async def feed(self, after: int, limit: int, owner: str | None = None) -> Sequence[FeedEntry]:
+        return await self.blocking(lambda: self._reading.feed(after, limit, owner))
 
     def paths(self, row: RunRow) -> RunPaths:
         return self._reading.paths(row)

@@ -8,15 +8,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from typing import Self, TypeVar
 
-from ..journal.feed import FeedEntry
+from ..model.answers import ControlReceipt, FeedEntry, ListPage, StopReceipt
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.events import Event
+from ..model.page import Page
 from ..model.states import SETTLED_STATES, RunState
-from ..reconcile.view import RunView
-from ..runlog.page import Page
+from ..model.view import RunView
 from . import state_dir as directory
-from .answers import ControlReceipt, ListPage, StopReceipt
 from .arguments import BytesLike, kinds_of
 from .controls import Controller
 from .follow import Watch, identity, worker_exit
@@ -86,9 +85,14 @@ class Observer:
         before: int | None = None,
         states: Collection[RunState] | None = None,
         label: tuple[str, str] | None = None,
+        owner: str | None = None,
     ) -> ListPage:
         """Runs, newest first, by keyset: pass ``next_before`` of a page as ``before`` of the next."""
-        return await self._lookup.list(limit=limit, before=before, states=states, label=label)
+        return await self._lookup.list(limit=limit, before=before, states=states, label=label, owner=owner)
+
+    async def find(self, run: str, *, owner: str | None = None) -> str:
+        """The full id of a run; with ``owner``, another's run is an ``UNKNOWN_RUN``."""
+        return (await self._lookup.row(run, owner)).run_id
 
     async def events(
         self,
@@ -144,9 +148,11 @@ class Observer:
         """The run's backlog after the cursor, then what comes live, with its controls at hand."""
         return Attachment(self, run, after)
 
-    async def feed(self, *, after: int = 0, limit: int = 100) -> Sequence[FeedEntry]:
+    async def feed(
+        self, *, after: int = 0, limit: int = 100, owner: str | None = None
+    ) -> Sequence[FeedEntry]:
         """Changes of state of all runs with ``position > after``, in the order of their commits."""
-        return await self._lookup.feed(after, limit)
+        return await self._lookup.feed(after, limit, owner)
 
     async def wait(self, run: str, *, timeout: float | None = None) -> RunView:
         """The run once it is over: finished, or not_started.

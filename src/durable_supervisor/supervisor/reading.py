@@ -10,20 +10,20 @@ from typing import TypeVar
 
 from ..journal import feed as journal_feed
 from ..journal import listing, meta, runs
-from ..journal.feed import FeedEntry
 from ..journal.reader import JournalReader
 from ..journal.rows import RunRow
+from ..model.answers import FeedEntry, ListPage
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.ids import RUN_ID_LENGTH
+from ..model.page import Page
 from ..model.states import OPEN_STATES, RunState
+from ..model.view import RunView
 from ..process.clock import boot_id
 from ..reconcile.observe import Place
-from ..reconcile.view import RunView, view
-from ..runlog.page import Page
+from ..reconcile.view import view
 from ..runlog.paths import RunPaths, find_run
 from ..runlog.reader import LogReader
 from . import rebuild
-from .answers import ListPage
 from .arguments import label_of, page_limit, position, states_of
 from .live import with_live_figures
 from .state_dir import StateDir
@@ -56,25 +56,29 @@ class Reading:
                 self._journal.close()
                 self._journal = None
 
-    def row(self, run: str) -> RunRow:
-        """The run of this id or unique prefix.
+    def row(self, run: str, owner: str | None = None) -> RunRow:
+        """The run of this id or unique prefix; with ``owner``, another's does not exist.
 
         Raises ``UNKNOWN_RUN``, or ``AMBIGUOUS_RUN`` naming the candidates.
         """
+        found = self._find(run, owner)
+        if found is None or owner not in (None, found.owner):
+            raise runs.unknown_run(run)
+        return found
+
+    def _find(self, run: str, owner: str | None) -> RunRow | None:
         if not isinstance(run, str):
             raise invalid("run", "must be a run id, or the beginning of one", "run.id of what start answered")
         run = run.lower()
         found = self._read(lambda conn: runs.get(conn, run)) if len(run) == RUN_ID_LENGTH else None
         if found is not None:
             return found
-        candidates = self._read(lambda conn: runs.by_prefix(conn, run)) if run else []
+        candidates = self._read(lambda conn: runs.by_prefix(conn, run, owner=owner)) if run else []
         if len(candidates) > 1:
             raise _ambiguous(run, candidates)
         found = self._read(lambda conn: runs.get(conn, candidates[0])) if candidates else None
         if found is None and len(run) == RUN_ID_LENGTH and run.isalnum():
             found = self._row_from_log(run)
-        if found is None:
-            raise runs.unknown_run(run)
         return found
 
     def inspect(self, run: str, *, live: bool = False) -> RunView:
@@ -90,6 +94,7 @@ class Reading:
         before: int | None,
         states: Collection[RunState] | None,
         label: tuple[str, str] | None,
+        owner: str | None = None,
     ) -> ListPage:
         """One page, newest first.  ``states`` are those of the journal; each run is shown as it is now."""
         limit = page_limit(limit)
@@ -97,7 +102,7 @@ class Reading:
         wanted, label = states_of(states), label_of(label)
         rows = self._read(
             lambda conn: listing.list_runs(
-                conn, before_serial=before, limit=limit + 1, states=wanted, label=label
+                conn, before_serial=before, limit=limit + 1, states=wanted, label=label, owner=owner
             )
         )
         place = self.evidence_place()
@@ -110,10 +115,10 @@ class Reading:
         with lock:
             return reader.page(position("after", after), page_limit(limit), kinds=kinds, output=output)
 
-    def feed(self, after: int, limit: int) -> Sequence[FeedEntry]:
+    def feed(self, after: int, limit: int, owner: str | None = None) -> Sequence[FeedEntry]:
         """Changes of state of all runs after a position."""
         after, limit = position("after", after), page_limit(limit)
-        return self._read(lambda conn: journal_feed.feed(conn, after, limit))
+        return self._read(lambda conn: journal_feed.feed(conn, after, limit, owner))
 
     def paths(self, row: RunRow) -> RunPaths:
         return RunPaths(self._place.runs, row.shard, row.run_id)

@@ -15,6 +15,7 @@ from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.events import Kind, iso_time
 from ..model.identity import ProcessIdentity
 from ..model.states import RunState, Trigger
+from ..model.view import RunView
 from ..process import forks, tree
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
@@ -22,7 +23,6 @@ from ..process.identity import Liveness, probe
 from ..process.locks import try_lock
 from ..process.signals import signal_process
 from ..reconcile.loop import Reconciler
-from ..reconcile.view import RunView
 from ..runlog.paths import RunPaths
 from ..runlog.repair import LogUnusableError, open_for_append
 from ..runlog.writer import LogFullError

@@ -13,21 +13,21 @@ from ..journal import runs
 from ..journal.connection import Journal
 from ..journal.listing import judged_runs
 from ..journal.rows import Admission, RunRow
+from ..model.answers import ReconcileReport, Run, ShutdownReport, StopReceipt
 from ..model.command import Command, Completion, Limits, check_timeout, completion_of
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
 from ..model.platform import check_platform
 from ..model.request import DEFAULT_OWNER, StartRequest
 from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
+from ..model.view import RunView
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..reconcile.loop import Reconciler
 from ..reconcile.observe import Place
-from ..reconcile.view import RunView
 from . import opening
 from . import state_dir as directory
 from .admission import Prepared
-from .answers import ReconcileReport, Run, ShutdownReport, StopReceipt
 from .dispatch import NOT_KNOWN, Dispatcher, Word
 from .hosting import read_host
 from .logs import report

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from ..model.identity import ProcessIdentity
 from ..model.states import OPEN_STATES, RunState
+from ..model.view import RunView
 from ..process.identity import Liveness, probe
-from ..reconcile.view import RunView
 from .follow import identity
 from .links import ExitWatch
 

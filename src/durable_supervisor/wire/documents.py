@@ -63,6 +63,7 @@ class InspectDocument(Document):
     live: Json | None = Field(description="CPU, memory and tree while it runs")
     nested_in: RunId | None
     survives_unit_restart: bool | None
+    serial: Seq = Field(description="in order of admission; pass it as before of list")
 
 
 class RunSummary(Document):

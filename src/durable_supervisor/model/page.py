@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from durable_supervisor.model.events import Event
+from .events import Event
 
 
 class Page:

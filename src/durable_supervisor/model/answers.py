@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from ..journal.feed import FeedEntry
-from ..model.events import iso_time
-from ..model.outcome import Outcome
-from ..model.schema import schema_name
-from ..model.states import RunState
-from ..reconcile.view import RunView
+from .events import iso_time
+from .forms import wall_ns
+from .outcome import Outcome
+from .schema import schema_name
+from .states import RunState
+from .view import RunView
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,19 @@ class Run:
             "nested_in": self.nested_in,
             "survives_unit_restart": self.survives_unit_restart,
         }
+
+    @classmethod
+    def from_dict(cls, form: Mapping[str, Any]) -> Run:
+        """From a start document.  Raises KeyError, ValueError."""
+        return cls(
+            form["run_id"],
+            RunState(form["state"]),
+            form["request_id"],
+            form["attempt"],
+            form["admission"],
+            form["nested_in"],
+            form["survives_unit_restart"],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +96,19 @@ class StopReceipt:
             "outcome": None if self.outcome is None else self.outcome.to_dict(),
         }
 
+    @classmethod
+    def from_dict(cls, form: Mapping[str, Any]) -> StopReceipt:
+        """From a stop document.  Raises KeyError, ValueError."""
+        outcome = form["outcome"]
+        return cls(
+            form["run_id"],
+            RunState(form["state"]),
+            form["control_id"],
+            form["result"],
+            form["confirmed"],
+            None if outcome is None else Outcome.from_dict(outcome),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ControlReceipt:
@@ -104,6 +131,13 @@ class ControlReceipt:
             **self.detail,
         }
 
+    @classmethod
+    def from_dict(cls, form: Mapping[str, Any]) -> ControlReceipt:
+        """From a control document, with or without its schema.  Raises KeyError."""
+        known = ("schema", "run_id", "control_id", "op", "result", "seq")
+        detail = {name: value for name, value in form.items() if name not in known}
+        return cls(form["run_id"], form["control_id"], form["op"], form["result"], form["seq"], detail)
+
 
 @dataclass(frozen=True, slots=True)
 class ShutdownReport:
@@ -122,6 +156,37 @@ class ReconcileReport:
 
     def to_dict(self) -> dict[str, object]:
         return {"judged": self.judged, "changed": self.changed}
+
+    @classmethod
+    def from_dict(cls, form: Mapping[str, Any]) -> ReconcileReport:
+        """From a reconcile document.  Raises KeyError."""
+        return cls(form["judged"], form["changed"])
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEntry:
+    """``position`` counts from 1 without gaps; ``trigger`` is ``admit``, ``recover`` or a `Trigger` value."""
+
+    position: int
+    time_ns: int
+    run_id: str
+    attempt: int
+    state: RunState
+    trigger: str
+    reason: str | None
+
+    @classmethod
+    def from_dict(cls, form: Mapping[str, Any]) -> FeedEntry:
+        """From a feed document; its time has microseconds.  Raises KeyError, ValueError."""
+        return cls(
+            form["position"],
+            wall_ns(form["time"]),
+            form["run_id"],
+            form["attempt"],
+            RunState(form["state"]),
+            form["trigger"],
+            form["reason"],
+        )
 
 
 def feed_entry(entry: FeedEntry) -> dict[str, object]:
