@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from . import errors, exit_codes, out
 from .main import PROGRAM, called_name
-from .options import Json, Settings, StateDir, settings
+from .options import Json, Settings, SocketPath, StateDir, settings
 
 # verb: (module, function), in the order of --help.
 VERBS: Final[dict[str, tuple[str, str]]] = {
@@ -170,6 +170,7 @@ def _shared(
     context: typer.Context,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
     version: bool = typer.Option(False, "--version", "-V", help="Print the version."),
 ) -> None:
     """Run programs that survive the death of everything that started them.
@@ -179,7 +180,7 @@ def _shared(
       dsup start --request-id nightly-17 -- make report
       dsup attach 4f7k
     """
-    settings(context, json, state_dir)
+    settings(context, json, state_dir, socket)
 
 
 def run(arguments: list[str]) -> int:

@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
 _DEFAULT_STATE_DIR = "~/.local/state/durable_supervisor"
 STATE_DIR_VARIABLE = "DURABLE_SUPERVISOR_STATE_DIR"
+SOCKET_VARIABLE = "DURABLE_SUPERVISOR_SOCKET"
 
 
 class Settings:
     """The shared options as given so far; those after the verb win over those before it."""
 
-    __slots__ = ("json", "program", "state_dir")
+    __slots__ = ("_socket", "json", "program", "state_dir")
 
     def __init__(self, program: str) -> None:
         self.program = program
         self.json = False
         self.state_dir: str | None = None  # then DURABLE_SUPERVISOR_STATE_DIR, then the default
+        self._socket: str | None = None
 
-    def merge(self, json: bool, state_dir: str | None) -> Settings:
+    @property
+    def socket(self) -> str | None:
+        """The service's socket that everything goes over; None: the state directory is used.
+
+        A ``--state-dir`` that was typed is nearer than a variable that was exported.
+        """
+        if self._socket is not None:
+            return self._socket
+        return (os.environ.get(SOCKET_VARIABLE) or None) if self.state_dir is None else None
+
+    def merge(self, json: bool, state_dir: str | None, socket: str | None) -> Settings:
         """Take what was given here; an absent option changes nothing."""
         self.json = self.json or json
         if state_dir is not None:
             self.state_dir = state_dir
+        if socket is not None:
+            self._socket = socket
         return self
 
 
-def settings(context: typer.Context, json: bool, state_dir: str | None) -> Settings:
+def settings(
+    context: typer.Context, json: bool, state_dir: str | None, socket: str | None = None
+) -> Settings:
     """The one `Settings` of this call, with a verb's own words merged in."""
     found = context.find_object(Settings)
     if found is None:
         raise RuntimeError("app.run() puts the settings into the context")
-    return found.merge(json, state_dir)
+    return found.merge(json, state_dir, socket)
 
 
 def complete_run(context: typer.Context, args: list[str], incomplete: str) -> list[tuple[str, str]]:
@@ -52,6 +69,14 @@ StateDir = Annotated[
         "--state-dir",
         metavar="DIR",
         help=f"The state directory [env: {STATE_DIR_VARIABLE}] [default: {_DEFAULT_STATE_DIR}].",
+    ),
+]
+SocketPath = Annotated[
+    str | None,
+    typer.Option(
+        "--socket",
+        metavar="PATH",
+        help=f"Do it all over this socket of a service, and touch no file [env: {SOCKET_VARIABLE}].",
     ),
 ]
 RunId = Annotated[

@@ -12,7 +12,7 @@ import typer
 from durable_supervisor.model.errors import invalid
 
 from . import exit_codes, out
-from .options import Json, RunId, Settings, StateDir, settings
+from .options import Json, RunId, Settings, SocketPath, StateDir, settings
 from .session import drive, owning
 
 _NAMED = 8  # runs that a report names before it only counts
@@ -32,6 +32,7 @@ def resolve(
     note: _Note = "",
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """Give an operator's word on an unknown or quarantined run.
 
@@ -42,7 +43,7 @@ def resolve(
     Example:
       dsup resolve 4f7k --kill --note "its worker was lost in the OOM of May 3rd"
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     chosen = [name for name, given in (("accept", accept), ("kill", kill), ("wait", wait)) if given]
     if len(chosen) != 1:
         raise invalid("resolve", "needs exactly one of --accept, --kill and --wait", "see --help for each")
@@ -58,14 +59,16 @@ async def _resolve(shared: Settings, run: str, action: str, note: str) -> int:
     return exit_codes.OK
 
 
-def reconcile(context: typer.Context, json: Json = False, state_dir: StateDir = None) -> int:
+def reconcile(
+    context: typer.Context, json: Json = False, state_dir: StateDir = None, socket: SocketPath = None
+) -> int:
     """Judge every open and quarantined run from its evidence, now.
 
     \b
     Example:
       dsup reconcile --json
     """
-    return drive(_reconcile(settings(context, json, state_dir)))
+    return drive(_reconcile(settings(context, json, state_dir, socket)))
 
 
 async def _reconcile(shared: Settings) -> int:
@@ -75,14 +78,16 @@ async def _reconcile(shared: Settings) -> int:
     return exit_codes.OK
 
 
-def recover(context: typer.Context, json: Json = False, state_dir: StateDir = None) -> int:
+def recover(
+    context: typer.Context, json: Json = False, state_dir: StateDir = None, socket: SocketPath = None
+) -> int:
     """Rebuild a lost or outdated journal from the run logs. Nothing is executed.
 
     \b
     Example:
       dsup recover
     """
-    return drive(_recover(settings(context, json, state_dir)))
+    return drive(_recover(settings(context, json, state_dir, socket)))
 
 
 async def _recover(shared: Settings) -> int:

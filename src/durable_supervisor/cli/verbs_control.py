@@ -11,7 +11,7 @@ from durable_supervisor.model.errors import invalid
 
 from . import exit_codes, out, parse
 from .describe import state_word
-from .options import Json, RunId, Settings, StateDir, settings
+from .options import Json, RunId, Settings, SocketPath, StateDir, settings
 from .session import drive, observing
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def stop(
     timeout: _Timeout = None,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """Stop a run and its whole tree: TERM, a grace, then KILL.
 
@@ -48,7 +49,7 @@ def stop(
     Example:
       dsup stop 4f7k --grace 30
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     period = parse.positive_seconds("grace", grace)
     return drive(_stop(shared, run, period, parse.positive_seconds("timeout", timeout)))
 
@@ -71,6 +72,7 @@ def signal(
     name: _Signal,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """Send a signal to a run's program (its leader).
 
@@ -78,7 +80,7 @@ def signal(
     Example:
       dsup signal 4f7k USR1
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     return drive(_signal(shared, run, parse.signal_number(name)))
 
 
@@ -96,6 +98,7 @@ def write_stdin(
     eof: _Eof = False,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """Write to the stdin of a run started with --stdin open.
 
@@ -104,7 +107,7 @@ def write_stdin(
       echo yes | dsup write-stdin 4f7k
       dsup write-stdin 4f7k --eof
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     if data not in (None, "-"):
         # A file that cannot be opened must be refused before the first byte goes out.
         chunks = iter([parse.read_file("data", str(data))])

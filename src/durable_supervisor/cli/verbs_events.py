@@ -12,7 +12,7 @@ from durable_supervisor.model.events import ALL_KINDS
 
 from . import exit_codes, out, parse
 from .escape import escape_text
-from .options import After, Json, RunId, Settings, StateDir, settings
+from .options import After, Json, RunId, Settings, SocketPath, StateDir, settings
 from .session import drive, observing
 from .timeline import Timeline, feed_line
 
@@ -44,6 +44,7 @@ def events(
     no_output: _NoOutput = False,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """Print a run's events in order.
 
@@ -54,7 +55,7 @@ def events(
       dsup events 4f7k --after 120 --limit 50
       dsup events 4f7k --follow --json | jq -c .kind
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     start = parse.whole("after", after)
     most = None if limit is None else parse.whole("limit", limit, least=1)
     kinds = _kinds(kind)
@@ -135,6 +136,7 @@ def feed(
     follow: _Follow = False,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """Print the state changes of all runs.
 
@@ -145,7 +147,7 @@ def feed(
     Example:
       dsup feed --after 4100 --follow --json
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     most = None if limit is None else parse.whole("limit", limit, least=1)
     return drive(_feed(shared, parse.whole("after", after), most, follow=follow))
 

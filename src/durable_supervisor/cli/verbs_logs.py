@@ -11,7 +11,7 @@ from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.events import Kind
 
 from . import exit_codes, out, parse
-from .options import Json, Raw, RunId, Settings, StateDir, settings
+from .options import Json, Raw, RunId, Settings, SocketPath, StateDir, settings
 from .printer import Printer
 from .session import drive, observing
 from .verbs_events import recorded, tell_if_lost
@@ -34,6 +34,7 @@ def logs(
     raw: Raw = False,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """Print what a run's program printed.
 
@@ -46,7 +47,7 @@ def logs(
       dsup logs 4f7k --tail 20 --follow
       dsup logs 4f7k --stream stdout --raw > out.bin
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     if stream not in ("stdout", "stderr", "both"):
         raise invalid("stream", "must be stdout, stderr or both")
     lines = None if tail is None else parse.whole("tail", tail)

@@ -11,7 +11,7 @@ from durable_supervisor.model.states import RunState
 
 from . import exit_codes, out, parse
 from .escape import escape_text
-from .options import Json, RunId, Settings, StateDir, settings
+from .options import Json, RunId, Settings, SocketPath, StateDir, settings
 from .session import drive, observing
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def list_runs(
     before: _Before = None,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """List runs, newest first.
 
@@ -46,7 +47,7 @@ def list_runs(
     Example:
       dsup list --state running --label team=infra
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     states = [_state(word) for word in state or ()]
     wanted = None if label is None else next(iter(parse.pairs("label", [label]).items()))
     cursor = None if before is None else parse.whole("before", before, least=1)
@@ -85,7 +86,13 @@ def _state(word: str) -> RunState:
         raise invalid("state", "is not a run state", f"one of {', '.join(RunState)}") from None
 
 
-def inspect(context: typer.Context, run: RunId, json: Json = False, state_dir: StateDir = None) -> int:
+def inspect(
+    context: typer.Context,
+    run: RunId,
+    json: Json = False,
+    state_dir: StateDir = None,
+    socket: SocketPath = None,
+) -> int:
     """Show everything about one run, live figures included.
 
     \b
@@ -93,7 +100,7 @@ def inspect(context: typer.Context, run: RunId, json: Json = False, state_dir: S
       dsup inspect 4f7k
       dsup --json inspect 4f7k | jq .outcome
     """
-    return drive(_inspect(settings(context, json, state_dir), run))
+    return drive(_inspect(settings(context, json, state_dir, socket), run))
 
 
 async def _inspect(shared: Settings, run: str) -> int:
@@ -120,6 +127,7 @@ def wait(
     timeout: _Timeout = None,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """Wait for the end of a run; leave with its exit code.
 
@@ -130,7 +138,7 @@ def wait(
     Example:
       dsup wait 4f7k --timeout 10m && echo done
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     return drive(_wait(shared, run, parse.positive_seconds("timeout", timeout)))
 
 

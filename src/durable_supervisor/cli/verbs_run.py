@@ -15,7 +15,7 @@ from durable_supervisor.model.states import RunState
 
 from . import describe, exit_codes, out, request
 from .errors import print_error
-from .options import Grace, Json, Raw, Settings, StateDir, settings
+from .options import Grace, Json, Raw, Settings, SocketPath, StateDir, settings
 from .printer import Printer, terminals
 from .session import drive, observing, owning
 from .style import Style
@@ -46,6 +46,7 @@ def run(
     raw: Raw = False,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """Run a program in the foreground: its output, its exit code.
 
@@ -57,7 +58,7 @@ def run(
     Example:
       dsup run --timeout 10m -- make test
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     return drive(_run(shared, request.ask(context.params), Printer(escape=terminals(raw=raw))))
 
 

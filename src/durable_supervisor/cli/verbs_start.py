@@ -11,7 +11,7 @@ from durable_supervisor.model.states import RunState
 
 from . import exit_codes, out, request
 from .describe import is_generated
-from .options import Grace, Json, Settings, StateDir, settings
+from .options import Grace, Json, Settings, SocketPath, StateDir, settings
 from .session import drive, owning
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def start(
     dry_run: DryRun = False,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """Start a program that outlives this command.
 
@@ -54,7 +55,7 @@ def start(
       dsup start --request-id scan-17 --timeout 10m -- rg TODO src
       dsup start --secret-env API_TOKEN --label team=infra -- ./agent.sh
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     asked = request.ask(context.params)
     if dry_run:
         return _show_request(shared, asked, generated_id=request_id is None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import exit_codes, out, parse
-from .options import After, Json, Raw, RunId, Settings, StateDir, settings
+from .options import After, Json, Raw, RunId, Settings, SocketPath, StateDir, settings
 from .printer import Printer, terminals
 from .session import drive, observing
 from .verbs_events import recorded
@@ -28,6 +28,7 @@ def attach(
     quiet: _Quiet = False,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """Show a run's output so far, then live until it ends.
 
@@ -37,7 +38,7 @@ def attach(
     Example:
       dsup attach 4f7k
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     printer = Printer(escape=terminals(raw=raw), facts=not quiet)
     start = parse.whole("after", after)
     seen = _Seen(start)
@@ -91,6 +92,7 @@ def replay(
     quiet: _Quiet = False,
     json: Json = False,
     state_dir: StateDir = None,
+    socket: SocketPath = None,
 ) -> int:
     """Show a run again with its original timing. Nothing is executed.
 
@@ -98,7 +100,7 @@ def replay(
     Example:
       dsup replay 4f7k --speed 10
     """
-    shared = settings(context, json, state_dir)
+    shared = settings(context, json, state_dir, socket)
     printer = Printer(escape=terminals(raw=raw), facts=not quiet)
     return drive(_replay(shared, run, parse.factor("speed", speed), parse.whole("after", after), printer))
 
