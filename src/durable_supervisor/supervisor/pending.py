@@ -1,25 +1,31 @@
-"""What `Supervisor.open` answers with: to be entered, or awaited."""
+"""What opening answers with: to be entered, or awaited."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .supervisor import Supervisor
+from typing import Any, Generic, Protocol, TypeVar
 
 
-class Opening:
-    """A supervisor about to be opened: ``async with`` it, or await it."""
+class Closable(Protocol):
+    """Whatever lets go of what it holds."""
 
-    def __init__(self, opener: Callable[[], Awaitable[Supervisor]]) -> None:
+    async def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=Closable)
+
+
+class Opening(Generic[T]):
+    """Something about to be opened: ``async with`` it, or await it and call its ``close``."""
+
+    def __init__(self, opener: Callable[[], Awaitable[T]]) -> None:
         self._opener = opener
-        self._opened: Supervisor | None = None
+        self._opened: T | None = None
 
-    def __await__(self) -> Generator[Any, None, Supervisor]:
+    def __await__(self) -> Generator[Any, None, T]:
         return self._opener().__await__()
 
-    async def __aenter__(self) -> Supervisor:
+    async def __aenter__(self) -> T:
         self._opened = await self._opener()
         return self._opened
 

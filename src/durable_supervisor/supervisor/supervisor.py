@@ -95,7 +95,7 @@ class Supervisor(Observer):
         *,
         wait: float = OWNER_WAIT,
         zygote: bool | None = None,
-    ) -> Opening:
+    ) -> Opening[Supervisor]:
         """Own ``state_dir`` (else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's state directory).
 
         Use it with ``async with``, or await it and call `close`.  ``wait`` is how many
