@@ -16,8 +16,8 @@ import pytest
 
 import durable_supervisor
 from durable_supervisor import Command
+from durable_supervisor.model.environment import BASE_NAMES, DEFAULT_PATH
 from durable_supervisor.model.events import Kind
-from durable_supervisor.supervisor.environment import BASE_NAMES, DEFAULT_PATH
 from tests.contract.runs import Runs
 
 SOURCE = Path(durable_supervisor.__file__).parents[1]

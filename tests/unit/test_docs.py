@@ -81,7 +81,7 @@ def test_links_between_pages_lead_somewhere(path: Path) -> None:
 
 
 def test_architecture_names_the_base_environment() -> None:
-    from durable_supervisor.supervisor.environment import BASE_NAMES, DEFAULT_PATH
+    from durable_supervisor.model.environment import BASE_NAMES, DEFAULT_PATH
 
     text = page("architecture.md")
     assert not [name for name in (*BASE_NAMES, DEFAULT_PATH) if f"`{name}`" not in text]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from durable_supervisor.model.command import MAX_SECONDS, Command
+from durable_supervisor.model.environment import BASE_NAMES, DEFAULT_PATH, program_environment
 from durable_supervisor.model.outcome import STOP_OUTCOMES, OutcomeKind
-from durable_supervisor.supervisor.environment import BASE_NAMES, DEFAULT_PATH, program_environment
 from durable_supervisor.worker.controls import MAX_GRACE, grace_of, is_control_id, signal_name, signal_of
 from durable_supervisor.worker.ending import errno_name, make_receipt, outcome_of
 from durable_supervisor.worker.ladder import KILL_BOUND, Ladder, Step

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ..journal.rows import Admission, Intent
 from ..model.digest import field_digest, request_digests
+from ..model.environment import program_environment
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.request import StartRequest
 from ..model.secrets import redact_text, secret_spans, secret_values
@@ -15,7 +16,6 @@ from ..process.channel import encode_frame
 from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths
 from ..worker.spec import STDIN_BYTES, STDIN_NULL, STDIN_OPEN
-from .environment import program_environment
 
 
 @dataclass(frozen=True, slots=True)

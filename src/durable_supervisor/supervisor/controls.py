@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from ..model.answers import ControlReceipt, StopReceipt
+from ..model.arguments import BytesLike, signal_number, stdin_bytes
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.ids import new_id
@@ -14,7 +15,6 @@ from ..model.states import OPEN_STATES, RunState
 from ..model.view import RunView
 from ..process.failpoints import failpoint
 from ..runlog.paths import RunPaths
-from .arguments import BytesLike, signal_number, stdin_bytes
 from .dial import Dial, dial_patiently, not_confirmed
 from .follow import identity
 from .lookup import Lookup

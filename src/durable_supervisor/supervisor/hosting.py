@@ -6,10 +6,8 @@ import os
 from functools import cache
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
-from ..model.ids import RUN_ID_LENGTH
+from ..process.caller import outer_run, own_directory, read_umask
 from .admission import Host
-
-RUN_ID_VARIABLE = "DURABLE_SUPERVISOR_RUN_ID"
 
 
 def read_host() -> Host:
@@ -17,14 +15,8 @@ def read_host() -> Host:
 
     Raises ``BUSY`` where the process has no descriptor left to read them with.
     """
-    outer = os.environ.get(RUN_ID_VARIABLE, "")
-    nested = outer if len(outer) == RUN_ID_LENGTH and outer.isalnum() else None
     try:
-        cwd = os.getcwd()
-    except FileNotFoundError:
-        cwd = ""  # deleted under us: a start that says where needs none
-    try:
-        return Host(os.environ, cwd, read_umask(), nested, survives_unit_restart())
+        return Host(os.environ, own_directory(), read_umask(), outer_run(), survives_unit_restart())
     except OSError as error:
         raise SupervisorError(
             ErrorCode.BUSY,
@@ -33,15 +25,6 @@ def read_host() -> Host:
             retryable=True,
             hint="close some descriptors, or raise the limit (ulimit -n)",
         ) from error
-
-
-def read_umask() -> int:
-    """Without changing it, which would race with the host's other threads (proc(5), ``Umask``)."""
-    with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    return 0o022
 
 
 @cache

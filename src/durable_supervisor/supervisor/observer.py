@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Self, TypeVar
 
 from ..model.answers import ControlReceipt, FeedEntry, ListPage, StopReceipt
+from ..model.arguments import BytesLike, kinds_of
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.events import Event
@@ -16,7 +17,6 @@ from ..model.page import Page
 from ..model.states import SETTLED_STATES, RunState
 from ..model.view import RunView
 from . import state_dir as directory
-from .arguments import BytesLike, kinds_of
 from .controls import Controller
 from .follow import Watch, identity, worker_exit
 from .lookup import Lookup

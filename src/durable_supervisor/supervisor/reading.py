@@ -13,6 +13,7 @@ from ..journal import listing, meta, runs
 from ..journal.reader import JournalReader
 from ..journal.rows import RunRow
 from ..model.answers import FeedEntry, ListPage
+from ..model.arguments import label_of, page_limit, position, states_of
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.ids import RUN_ID_LENGTH
 from ..model.page import Page
@@ -24,7 +25,6 @@ from ..reconcile.view import view
 from ..runlog.paths import RunPaths, find_run
 from ..runlog.reader import LogReader
 from . import rebuild
-from .arguments import label_of, page_limit, position, states_of
 from .live import with_live_figures
 from .state_dir import StateDir
 

@@ -17,6 +17,7 @@ from ..model.identity import ProcessIdentity
 from ..model.states import RunState, Trigger
 from ..model.view import RunView
 from ..process import forks, tree
+from ..process.caller import RUN_ID_VARIABLE
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..process.identity import Liveness, probe
@@ -27,7 +28,6 @@ from ..runlog.paths import RunPaths
 from ..runlog.repair import LogUnusableError, open_for_append
 from ..runlog.writer import LogFullError
 from .dial import not_confirmed
-from .hosting import RUN_ID_VARIABLE
 from .links import ExitWatch
 from .lookup import Lookup
 from .watches import remains

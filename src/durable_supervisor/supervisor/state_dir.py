@@ -18,9 +18,9 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.identity import ProcessIdentity
 from ..process import forks
 from ..process.identity import Liveness, probe, self_identity
+from ..process.places import state_directory
 from ..runlog.files import fsync_dir
 
-VARIABLE = "DURABLE_SUPERVISOR_STATE_DIR"
 MIN_FREE_BYTES = 16 * 1024 * 1024
 KEY_BYTES = 32
 _POLL_SECONDS = 0.02
@@ -65,16 +65,7 @@ class StateDir:
 
 def locate(state_dir: str | os.PathLike[str] | None) -> StateDir:
     """The argument, else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's state directory."""
-    if not isinstance(state_dir, str | bytes | os.PathLike | None):
-        raise _refused("state_dir", "is not a path", "give the directory's path")
-    chosen = os.fsdecode(state_dir) if state_dir is not None else os.environ.get(VARIABLE, "")
-    if not chosen:
-        import platformdirs
-
-        chosen = platformdirs.user_state_dir("durable_supervisor", appauthor=False)
-    if "\0" in chosen:
-        raise _refused("state_dir", "contains a NUL byte", "choose another path")
-    return StateDir(os.path.realpath(os.path.expanduser(chosen)))
+    return StateDir(state_directory(state_dir))
 
 
 def create(place: StateDir) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal as signals
 from collections.abc import Collection, Iterable
 
-from ..model.errors import invalid
-from ..model.states import RunState
+from .errors import invalid
+from .states import RunState
 
 BytesLike = bytes | bytearray | memoryview
 

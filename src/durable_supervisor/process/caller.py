@@ -1,0 +1,35 @@
+"""Facts about the calling process that a run inherits or depends on.
+
+A supervisor embedded in it reads them in place; a client sends them along.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..model.ids import RUN_ID_LENGTH
+
+RUN_ID_VARIABLE = "DURABLE_SUPERVISOR_RUN_ID"
+
+
+def own_directory() -> str:
+    """Its working directory; '' where that was deleted under it: a start that says where needs none."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
+def outer_run() -> str | None:
+    """The run that this process is a program of, if any."""
+    outer = os.environ.get(RUN_ID_VARIABLE, "")
+    return outer if len(outer) == RUN_ID_LENGTH and outer.isalnum() else None
+
+
+def read_umask() -> int:
+    """Without changing it, which would race with other threads (proc(5), ``Umask``).  Raises OSError."""
+    with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022
