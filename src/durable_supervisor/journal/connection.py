@@ -52,6 +52,8 @@ class Journal:
         self._busy_seconds = busy_seconds
         self._calls: deque[_Call] = deque()
         self._wake = asyncio.Event()
+        self.commits = 0  # transactions committed, and the calls that shared them
+        self.committed_calls = 0
         self._closing = False
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
@@ -197,6 +199,8 @@ class Journal:
         except Exception as error:  # noqa: BLE001  # its callers get it; the writer goes on
             self._failed(batch, error)
             return
+        self.commits += 1
+        self.committed_calls += len(batch)
         for call, result in zip(batch, results, strict=True):
             if isinstance(result, Done):
                 _answer(call, value=result.value)

@@ -9,6 +9,8 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..process.caller import outer_run, own_directory, read_umask
 from .admission import Host
 
+UNIT_VARIABLE = "DURABLE_SUPERVISOR_UNIT"  # set in a unit file beside KillMode=process, to the unit's name
+
 
 def read_host() -> Host:
     """Environment, directory, umask, and what surrounds this process.
@@ -31,11 +33,13 @@ def read_host() -> Host:
 def survives_unit_restart() -> bool | None:
     """False inside a systemd service, whose restart ends everything in its cgroup (systemd.kill(5)).
 
-    A service with ``KillMode=process`` spares the workers, but cannot be told apart
-    from here.  None where cgroups cannot be read.
+    A service with ``KillMode=process`` spares the workers, but cannot be told apart from
+    here, unless it says so: our own unit names itself in ``$DURABLE_SUPERVISOR_UNIT``.
+    None where cgroups cannot be read.
     """
     try:
-        return service_of(cgroups()) is None
+        unit = service_of(cgroups())
+        return unit is None or unit == os.environ.get(UNIT_VARIABLE)
     except (OSError, IndexError):
         return None
 

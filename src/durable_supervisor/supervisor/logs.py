@@ -5,8 +5,10 @@ A guest sets nothing up: without a handler of the host's, nothing is printed.
 
 from __future__ import annotations
 
+import json
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from ..journal.rows import RunRow
 from ..model.states import RunState
@@ -23,20 +25,27 @@ _NOTABLE = (RunState.UNKNOWN, RunState.QUARANTINED)
 def report(news: RunRow | Exception) -> None:
     """A row that the reconciler changed, or an error that it met."""
     if isinstance(news, Exception):
-        _logger().warning("reconcile_failed", error=type(news).__name__, message=str(news))
+        logger().warning("reconcile_failed", error=type(news).__name__, message=str(news))
     elif news.state in _NOTABLE:
-        _logger().warning("run_judged", run_id=news.run_id, state=news.state.value, reason=news.reason)
+        logger().warning("run_judged", run_id=news.run_id, state=news.state.value, reason=news.reason)
+    elif logging.getLogger(_NAME).isEnabledFor(logging.INFO):
+        logger().info("run_changed", run_id=news.run_id, state=news.state.value, reason=news.reason)
 
 
-def _logger() -> BoundLogger:
+def logger() -> BoundLogger:
+    """The product's own; its events are one JSON object each, whatever the host does with them."""
     # Imported at the first use: it costs more than everything else here together.
     import structlog
 
-    # Wrapped here, so that neither the host's structlog settings nor the lack of any matter:
-    # one JSON object per message goes to the standard logger of this name.
-    logger: BoundLogger = structlog.wrap_logger(
+    # Wrapped here, so that neither the host's structlog settings nor the lack of any matter.
+    made: BoundLogger = structlog.wrap_logger(
         logging.getLogger(_NAME),
         wrapper_class=structlog.stdlib.BoundLogger,
-        processors=[structlog.stdlib.add_log_level, structlog.processors.JSONRenderer()],
+        processors=[structlog.stdlib.filter_by_level, structlog.stdlib.add_log_level, _render],
     )
-    return logger
+    return made
+
+
+def _render(_: Any, __: str, event: MutableMapping[str, Any]) -> tuple[tuple[str], dict[str, Any]]:
+    """JSON as the message; ``record.fields`` for a handler that has a form of its own."""
+    return (json.dumps(event, default=str),), {"extra": {"fields": dict(event)}}

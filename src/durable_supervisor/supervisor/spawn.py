@@ -8,7 +8,7 @@ import signal
 import sys
 from functools import partial
 
-from ..process import forks
+from ..process import forks, open_files
 from ..process.failpoints import VARIABLE as FAILPOINTS
 from ..worker import __main__ as entry
 from ..worker import zygote
@@ -37,7 +37,7 @@ def _spawn(arguments: list[str], descriptors: dict[int, int]) -> int:
     try:
         for number, fd in descriptors.items():
             copies[number] = forks.opened(partial(fcntl.fcntl, fd, fcntl.F_DUPFD_CLOEXEC, _HIGH))
-        return os.posix_spawn(
+        pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", "-X", "utf8", *arguments],
             _environment(),
@@ -52,6 +52,8 @@ def _spawn(arguments: list[str], descriptors: dict[int, int]) -> int:
             # A signal ignored by the host would stay ignored over exec (signal(7)).
             setsigdef=[one for one in signal.valid_signals() if one not in (signal.SIGKILL, signal.SIGSTOP)],
         )
+        open_files.give_back(pid)
+        return pid
     finally:
         for fd in copies.values():
             forks.close(fd)

@@ -1,0 +1,83 @@
+"""Telling the service manager how it goes: sd_notify(3), without its library."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping
+
+from ..model.errors import ErrorCode, SupervisorError
+
+SOCKET = "NOTIFY_SOCKET"
+WATCHDOG_USEC = "WATCHDOG_USEC"
+WATCHDOG_PID = "WATCHDOG_PID"
+
+
+class Notifier:
+    """Sends state lines to ``$NOTIFY_SOCKET``; without one, or when nobody listens, to nobody.
+
+    The variables are taken out of ``environ``: what this process starts must not speak for it.
+    """
+
+    def __init__(self, environ: MutableMapping[str, str], pid: int) -> None:
+        self._address = _address(environ.pop(SOCKET, ""))
+        self.watchdog_seconds = _watchdog(environ.pop(WATCHDOG_USEC, ""), environ.pop(WATCHDOG_PID, ""), pid)
+
+    def ready(self, status: str) -> None:
+        """From now on what depends on us may start."""
+        self._send(f"READY=1\nSTATUS={status}")
+
+    def stopping(self, status: str) -> None:
+        """The end has begun."""
+        self._send(f"STOPPING=1\nSTATUS={status}")
+
+    def alive(self) -> None:
+        """Still at work; due within every ``watchdog_seconds``."""
+        self._send("WATCHDOG=1")
+
+    def _send(self, message: str) -> None:
+        if not self._address:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            sender.setblocking(False)  # a manager that does not read must not hold us up
+            try:
+                sender.sendto(message.encode("utf-8", "backslashreplace"), self._address)
+            except OSError:
+                return  # as sd_notify(3) advises: the service works as well without its manager
+
+
+async def keep_watchdog_fed(
+    notifier: Notifier, answers: Callable[[], Awaitable[object]], on_trouble: Callable[[str], None]
+) -> None:
+    """Say that all is well, twice in every watchdog interval, for as long as ``answers`` does.
+
+    While it is silent nothing is said, and after a whole interval the manager restarts us;
+    runs do not notice.  ``BUSY`` is an answer: a restart frees no lock of somebody else's.
+    """
+    if notifier.watchdog_seconds is None:
+        return
+    loop, half = asyncio.get_running_loop(), notifier.watchdog_seconds / 2
+    while True:
+        asked = loop.time()
+        try:
+            await answers()
+        except SupervisorError as error:
+            if error.code is not ErrorCode.BUSY:
+                on_trouble(f"{error.code.value}: {error.message}")
+                return
+        notifier.alive()
+        await asyncio.sleep(max(0.0, half - (loop.time() - asked)))
+
+
+def _address(name: str) -> str:
+    """A path, or ``@name`` for the abstract namespace (unix(7)); any other kind is not for us."""
+    if name.startswith("@"):
+        return "\0" + name[1:]
+    return name if name.startswith("/") else ""
+
+
+def _watchdog(usec: str, pid: str, own_pid: int) -> float | None:
+    """Seconds; None where none is wanted, or of another process (sd_watchdog_enabled(3))."""
+    if not usec.isdecimal() or int(usec) == 0 or (pid and pid != str(own_pid)):
+        return None
+    return int(usec) / 1_000_000
