@@ -203,6 +203,11 @@ class Supervisor(Observer):
         await self.close()
         return ShutdownReport(stopped, unconfirmed)
 
+    @property
+    def journal(self) -> Journal:
+        """For figures, and to see whether it answers; never to change a run."""
+        return self._journal
+
     # The owner's verbs.
 
     async def start(
