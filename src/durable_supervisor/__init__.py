@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from .model.page import Page
     from .model.states import RunState
     from .model.view import RunView
-    from .supervisor.observer import Attachment, Observer
+    from .supervisor.attach import Attachment
+    from .supervisor.observer import Observer
     from .supervisor.supervisor import Supervisor
 
 _MODULES = {
-    "Attachment": "supervisor.observer",
+    "Attachment": "supervisor.attach",
     "Command": "model.command",
     "Completion": "model.command",
     "ControlReceipt": "model.answers",

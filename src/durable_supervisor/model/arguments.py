@@ -11,6 +11,7 @@ from .states import RunState
 BytesLike = bytes | bytearray | memoryview
 
 MAX_PAGE = 10_000
+MAX_TERMINAL_SIZE = 10_000  # columns or rows
 _MAX_POSITION = (1 << 63) - 1  # SQLite's integers
 
 
@@ -57,6 +58,13 @@ def signal_number(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value not in signals.valid_signals():
         raise invalid("signal", "is not a signal number of this system")
     return int(value)
+
+
+def terminal_size(name: str, value: object) -> int:
+    """Columns or rows of a terminal."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_TERMINAL_SIZE:
+        raise invalid(name, f"must be between 1 and {MAX_TERMINAL_SIZE}")
+    return value
 
 
 def stdin_bytes(value: object) -> bytes:

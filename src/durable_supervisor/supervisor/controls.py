@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from ..model.answers import ControlReceipt, StopReceipt
-from ..model.arguments import BytesLike, signal_number, stdin_bytes
+from ..model.arguments import BytesLike, signal_number, stdin_bytes, terminal_size
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.ids import new_id
@@ -90,6 +90,24 @@ class Controller:
                 raise _stdin_refused(receipt)
         return receipt
 
+    async def resize(self, run: str, columns: int, rows: int, timeout: float) -> ControlReceipt:
+        size = {"columns": terminal_size("columns", columns), "rows": terminal_size("rows", rows)}
+        receipt = await self._control(run, {"op": "resize", **size}, b"", timeout)
+        if receipt.result == "no_terminal":
+            raise _no_terminal(receipt)
+        return receipt
+
+    async def dial(self, run: str, seconds: float) -> Dial:
+        """A connection of the caller's own.  Raises ``NOT_RUNNING``."""
+        seen = await self._lookup.view(run)
+        row = await self._lookup.row(seen.id)
+        dial = None
+        if seen.state in OPEN_STATES:
+            dial = await self._dial(seen, self._lookup.paths(row), seconds)
+        if dial is None:
+            raise _not_running(await self._lookup.view(run))
+        return dial
+
     async def _control(self, run: str, message: Message, blob: bytes, timeout: float) -> ControlReceipt:
         check_timeout("timeout", timeout)
         seen = await self._lookup.view(run)
@@ -105,9 +123,10 @@ class Controller:
             raise _not_running(await self._lookup.view(run))
         known = ("type", "id", "op", "result", "seq")
         detail = {name: value for name, value in answer.items() if name not in known}
-        return ControlReceipt(
-            seen.id, control_id, str(message["op"]), str(answer["result"]), int(str(answer["seq"])), detail
-        )
+        op, result = str(message["op"]), str(answer["result"])
+        if result == "not_writer":
+            raise _writer_busy(seen.id)
+        return ControlReceipt(seen.id, control_id, op, result, int(str(answer["seq"])), detail)
 
     async def _ask(self, seen: RunView, message: Message, blob: bytes, seconds: float) -> Message | None:
         """The worker's receipt; None when the run was over before it could answer."""
@@ -182,6 +201,21 @@ def _not_running(seen: RunView) -> SupervisorError:
         else "it is over; `inspect` shows how it ended",
         details={"run_id": seen.id, "state": seen.state.value},
     )
+
+
+def _writer_busy(run_id: str) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.WRITER_BUSY,
+        f"an attached terminal has the input of run {run_id}",
+        phase=Phase.CONTROL,
+        retryable=True,
+        hint=f"wait until it detaches, or take over with `durable-supervisor attach {run_id} --steal`",
+        details={"run_id": run_id},
+    )
+
+
+def _no_terminal(receipt: ControlReceipt) -> SupervisorError:
+    return invalid("run", f"{receipt.run_id} has no terminal to resize", "start it with pty=Terminal(...)")
 
 
 def _stdin_refused(receipt: ControlReceipt) -> SupervisorError:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Self, TypeVar
 
 from ..model.answers import ControlReceipt, FeedEntry, ListPage, StopReceipt
-from ..model.arguments import BytesLike, kinds_of
+from ..model.arguments import BytesLike, kinds_of, position
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.events import Event
@@ -17,6 +16,7 @@ from ..model.page import Page
 from ..model.states import SETTLED_STATES, RunState
 from ..model.view import RunView
 from . import state_dir as directory
+from .attach import Attachment
 from .controls import Controller
 from .follow import Watch, identity, worker_exit
 from .lookup import Lookup
@@ -146,7 +146,7 @@ class Observer:
 
     def attach(self, run: str, *, after: int = 0) -> Attachment:
         """The run's backlog after the cursor, then what comes live, with its controls at hand."""
-        return Attachment(self, run, after)
+        return Attachment(self, self._lookup, run, position("after", after))
 
     async def feed(
         self, *, after: int = 0, limit: int = 100, owner: str | None = None
@@ -202,9 +202,17 @@ class Observer:
     ) -> ControlReceipt:
         """Write to the program's open stdin; the receipt comes when the bytes are in its pipe.
 
-        ``eof`` closes it afterwards.  Raises ``STDIN_CLOSED``, ``NOT_RUNNING``, ``NOT_CONFIRMED``, ``BUSY``.
+        ``eof`` closes it afterwards.  Raises ``STDIN_CLOSED``, ``NOT_RUNNING``, ``NOT_CONFIRMED``, ``BUSY``,
+        and ``WRITER_BUSY`` while an attached viewer has the input.
         """
         return await self._controller.write_stdin(run, data, eof, timeout)
+
+    async def resize(self, run: str, columns: int, rows: int, *, timeout: float = 5.0) -> ControlReceipt:
+        """Tell the program's terminal its new size; the program gets SIGWINCH.
+
+        Raises ``INVALID_REQUEST`` for a run without one, ``WRITER_BUSY``, ``NOT_RUNNING``, ``NOT_CONFIRMED``.
+        """
+        return await self._controller.resize(run, columns, rows, timeout)
 
     # What an owner knows better.
 
@@ -217,39 +225,6 @@ class Observer:
     ) -> dict[str, object] | None:
         """The worker's answer over a channel that this object holds; None without one."""
         return None
-
-
-class Attachment:
-    """One viewer of one run: iterate for events; leaving detaches and ends nothing.
-
-    ``cursor`` is the seq of the last event handed out: attach there again.
-    """
-
-    def __init__(self, observer: Observer, run: str, after: int) -> None:
-        self._observer = observer
-        self._run = run
-        self.cursor = after
-
-    async def __aenter__(self) -> Self:
-        await self._observer.inspect(self._run)  # an unknown run is told at once
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        return None
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        async with aclosing(self._observer.follow(self._run, after=self.cursor)) as events:
-            async for event in events:
-                self.cursor = event.seq
-                yield event
-
-    async def write_stdin(self, data: BytesLike, *, eof: bool = False) -> ControlReceipt:
-        """See `Observer.write_stdin`."""
-        return await self._observer.write_stdin(self._run, data, eof=eof)
-
-    async def stop(self, *, grace: float | None = None) -> StopReceipt:
-        """See `Observer.stop`."""
-        return await self._observer.stop(self._run, grace=grace)
 
 
 def _known(seen: RunView) -> RunView:
