@@ -124,7 +124,7 @@ class Past:
         self._serial += 1
         request = StartRequest(command=Command(argv=[TRUE]), request_id=f"past-{self._serial}")
         place = Place(new_run_id(os.urandom), self._serial, shard_of(self._serial), 1, 1)
-        return Prepared(request, self._host, self._key), place
+        return Prepared(request, self._host, self._key, Line()), place
 
     def _header(self, prepared: Prepared, place: Place) -> SegmentHeader:
         return prepared.header(place, self._directory_id, self._boot, self._clock.wall_ns())

@@ -17,6 +17,8 @@ from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths
 from ..worker.spec import STDIN_BYTES, STDIN_NULL, STDIN_OPEN
 
+MAX_PRIORITY = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -27,6 +29,21 @@ class Host:
     umask: int
     nested_in: str | None
     survives_unit_restart: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """May a start wait for a slot, and before whom?  Raises ``INVALID_REQUEST``."""
+
+    queue: bool = False
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.queue, bool):
+            raise invalid("queue", "must be true or false")
+        whole = isinstance(self.priority, int) and not isinstance(self.priority, bool)
+        if not whole or abs(self.priority) > MAX_PRIORITY:
+            raise invalid("priority", f"must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +64,11 @@ class Prepared:
     stored has them replaced.
     """
 
-    def __init__(self, request: StartRequest, host: Host, key: bytes) -> None:
+    def __init__(self, request: StartRequest, host: Host, key: bytes, line: Line) -> None:
         command = request.command
         self.request = request
         self.host = host
+        self.line = line
         self.cwd = os.path.normpath(os.path.join(host.cwd, command.cwd or ""))
         if not os.path.isabs(self.cwd):
             raise invalid(

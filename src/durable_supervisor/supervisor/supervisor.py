@@ -27,7 +27,7 @@ from ..reconcile.loop import Reconciler
 from ..reconcile.observe import Place
 from . import opening
 from . import state_dir as directory
-from .admission import Prepared
+from .admission import Host, Line, Prepared
 from .dispatch import NOT_KNOWN, Dispatcher, Word
 from .hosting import read_host
 from .logs import report
@@ -219,15 +219,22 @@ class Supervisor(Observer):
         completion: Completion | str = Completion.LEADER,
         labels: Mapping[str, str] | None = None,
         owner: str = DEFAULT_OWNER,
+        queue: bool = False,
+        priority: int = 0,
+        host: Host | None = None,
     ) -> Run:
         """Journal the request, hand it to a worker, and return once its program is released (or refused).
 
         The same request id with the same request is the same run, for ever.  Without a
         ``request_id`` a fresh one is made up.  A cancelled caller leaves a whole start behind.
 
-        Raises ``INVALID_REQUEST``, ``IDEMPOTENCY_CONFLICT``, ``NO_SPACE``, ``BUSY``,
-        ``JOURNAL_MISSING``, ``JOURNAL_MISMATCH``, ``JOURNAL_BEHIND``, ``SUPERVISOR_CLOSED``.  A
-        program that cannot be executed is no error here: the run's state is ``not_started``.
+        ``queue``: where no slot is free, wait for one (the run is ``queued``) instead of being
+        refused; of those that wait, a greater ``priority`` (-100 to 100) goes first.  Neither is
+        part of the request's identity.  ``host``: the process that asks, where it is not this one.
+
+        Raises ``INVALID_REQUEST``, ``IDEMPOTENCY_CONFLICT``, ``CAPACITY_EXHAUSTED``, ``NO_SPACE``,
+        ``BUSY``, ``JOURNAL_MISSING``, ``JOURNAL_MISMATCH``, ``JOURNAL_BEHIND``, ``SUPERVISOR_CLOSED``.
+        A program that cannot be executed is no error here: the run's state is ``not_started``.
         """
         self._lookup.check_open()
         self._check_admitting()
@@ -239,7 +246,8 @@ class Supervisor(Observer):
             labels=labels if labels is not None else {},
             owner=owner,
         )
-        prepared = Prepared(request, read_host(), self._identity.key)
+        line = Line(queue, priority)
+        prepared = Prepared(request, host or read_host(), self._identity.key, line)
         opening.check_in_place(self._place, self._journal_inode)
         return await asyncio.shield(self._spawn_task(self._start(prepared)))
 
