@@ -11,6 +11,7 @@ class Kind:
 
     OUTPUT = "output"
     OUTPUT_DROPPED = "output.dropped"
+    RUN_QUEUED = "run.queued"
     RUN_DISPATCHED = "run.dispatched"
     RUN_STOPPING = "run.stopping"
     RUN_WARNING = "run.warning"

@@ -138,13 +138,17 @@ class ControlSocket:
                 connection.watching = None
                 connection.send({"type": "head", "head": head})
 
-    def close(self) -> None:
-        """Remove the socket file, if it still is ours, and let everyone go."""
+    def remove(self) -> None:
+        """Remove the socket file, if it still is ours."""
         if self._listener is not None and self._in_place():
             try:
                 os.unlink(self._path)
             except OSError:
                 pass
+
+    def close(self) -> None:
+        """Remove the socket file, and let everyone go."""
+        self.remove()
         for connection in list(self.connections):
             connection.close()
 

@@ -18,7 +18,7 @@ Apply = Callable[[dict[str, object], bytes, Callable[[dict[str, object]], None]]
 
 
 class Controls:
-    """Dispatches what arrives on a connection.  ``appliers`` maps op names to their effects.
+    """Dispatches what arrives on a connection.  ``appliers`` maps op names to their effects, as they are now.
 
     A control is named by its id: the same id again is answered with the same
     receipt and has no second effect.
@@ -26,7 +26,7 @@ class Controls:
 
     def __init__(self, recorder: Recorder, appliers: dict[str, Apply]) -> None:
         self._recorder = recorder
-        self._appliers = appliers
+        self.appliers = appliers
         self._receipts: dict[str, dict[str, object]] = {}
         self._pending: dict[str, list[Connection]] = {}
 
@@ -40,7 +40,7 @@ class Controls:
                 connection.send({"type": "head", "head": self._recorder.log.head})
         elif op == "ping":
             connection.send({"type": "pong", "head": self._recorder.log.head})
-        elif not (isinstance(op, str) and op in self._appliers and is_control_id(control_id)):
+        elif not (isinstance(op, str) and op in self.appliers and is_control_id(control_id)):
             echoed = control_id if isinstance(control_id, str) else None
             connection.send({"type": "error", "id": echoed, "error": "invalid_control"})
         elif control_id in self._receipts:
@@ -67,7 +67,7 @@ class Controls:
         self._recorder.flush()
         failpoint("worker.control_received")
         self._pending[control_id] = [connection]
-        self._appliers[op](message, blob, lambda result: self._done(op, control_id, result))
+        self.appliers[op](message, blob, lambda result: self._done(op, control_id, result))
 
     def _done(self, op: str, control_id: str, result: dict[str, object]) -> None:
         if control_id not in self._pending:

@@ -28,11 +28,16 @@ class Effects:
             "signal": self._signal,
             "stdin": self._stdin,
             "close_stdin": self._close_stdin,
+            "dispatch": self._dispatch,
         }
 
     def _stop(self, message: dict[str, object], blob: bytes, done: Done) -> None:
         grace = grace_of(message, self._run.spec.grace)
         done({"result": self._run.begin_stop("stop", grace, str(message["id"]))})
+
+    def _dispatch(self, message: dict[str, object], blob: bytes, done: Done) -> None:
+        """A queued run's turn, told once more by a supervisor that cannot know whether it was heard."""
+        done({"result": "already_dispatched"})
 
     def _signal(self, message: dict[str, object], blob: bytes, done: Done) -> None:
         """To the leader alone, unless ``target`` is ``tree``."""

@@ -23,8 +23,10 @@ from ..runlog.bounds import segment_size
 from ..runlog.create import read_header
 from ..runlog.paths import RunPaths
 from ..runlog.writer import LogFullError, LogWriter
+from .desk import Desk
 from .spec import CHANNEL_FD, LAST_FD, LOG_FD, Spec, receive_spec
 from .tending import Tending
+from .waiting import Waiting
 
 _STARTED = 0
 _FAILED = 1
@@ -97,10 +99,18 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> 
     )
     failpoint("worker.log_open")
     try:
-        _record_dispatch(spec, log, cause)
-        tending = _start(spec, channel, log, clock, paths)
-        if tending is None:
+        desk = Desk(log, paths, channel)
+        tending = Tending(spec, desk, clock)
+        waiting = Waiting(spec, desk) if spec.queued else None
+        if waiting is not None and not waiting.until_dispatched():
+            desk.socket.remove()
             return _FAILED
+        _record_dispatch(spec, log, cause)
+        if not _start(spec, tending, log):
+            desk.socket.remove()
+            return _FAILED
+        if waiting is not None:
+            waiting.serve_held()
         tending.until_finished()
         return _STARTED
     except Exception as error:
@@ -125,11 +135,8 @@ def _record_dispatch(spec: Spec, log: LogWriter, cause: str | None) -> None:
     failpoint("worker.dispatched")
 
 
-def _start(
-    spec: Spec, channel: socket.socket, log: LogWriter, clock: Clock, paths: RunPaths
-) -> Tending | None:
-    """Through the gate.  None: user code provably never ran, and the log says why."""
-    tending = Tending(spec, log, clock, paths, channel)
+def _start(spec: Spec, tending: Tending, log: LogWriter) -> bool:
+    """Through the gate.  False: user code provably never ran, and the log says why."""
     try:
         check_cwd(spec.cwd)
         path = resolve(spec.argv[0], spec.cwd, spec.env.get("PATH", os.defpath))
@@ -142,10 +149,10 @@ def _start(
     except StartFailure as failure:
         failpoint("worker.exec_failed")
         tending.refuse(failure)
-        return None
+        return False
     failpoint("worker.running")
     tending.began(paused.pid)
-    return tending
+    return True
 
 
 def _fork(spec: Spec, path: str, stdio: Stdio) -> PausedProgram:

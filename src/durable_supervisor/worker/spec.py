@@ -19,7 +19,8 @@ class Spec:
 
     __slots__ = (
         "argv", "attempt", "completion", "cwd", "env", "grace", "idle_timeout", "max_stderr_bytes",
-        "max_stdout_bytes", "on_limit", "run_id", "runs_dir", "secrets", "shard", "shown_argv", "shown_cwd",
+        "max_stdout_bytes", "on_limit", "priority", "pty", "queued", "run_id", "runs_dir", "secrets", "shard",
+        "shown_argv", "shown_cwd",
         "stdin", "stdin_bytes", "timeout", "umask",
     )  # fmt: skip
 
@@ -41,8 +42,11 @@ class Spec:
     max_stdout_bytes: int
     max_stderr_bytes: int
     on_limit: str
+    priority: int
+    queued: bool  # wait for the word before anything of the program is made
     stdin: str
     stdin_bytes: bytes
+    pty: dict[str, object] | None  # columns, rows, term; None: pipes
 
     @classmethod
     def from_message(cls, message: dict[str, object], blob: bytes) -> Spec:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import socket
 import time
 
 from ..model.events import Kind
@@ -15,16 +14,12 @@ from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.gate import Stdio
 from ..process.program import StartFailure
-from ..runlog.paths import RunPaths
-from ..runlog.writer import LogWriter
 from .capture import Capture
-from .connections import ControlSocket
-from .controls import Controls
 from .deadlines import Deadlines
+from .desk import Desk
 from .effects import Effects
 from .ending import errno_name, make_receipt, outcome_of
-from .poller import READ, Poller
-from .record import Recorder
+from .poller import READ
 from .spec import STDIN_BYTES, STDIN_NULL, Spec
 from .stdin import StdinFeed
 from .stopping import LEFTOVER, Stopper
@@ -40,28 +35,26 @@ _LAST_READ = 8 * 1024 * 1024
 class Tending:
     """One attempt from the gate to the receipt."""
 
-    def __init__(
-        self, spec: Spec, log: LogWriter, clock: Clock, paths: RunPaths, channel: socket.socket
-    ) -> None:
+    def __init__(self, spec: Spec, desk: Desk, clock: Clock) -> None:
         self.spec = spec
         self.leader = 0
         self.exit: tuple[int | None, int | None] | None = None  # exit code or signal, as waitid says
         self.stdin: StdinFeed | None = None
         self._clock = clock
-        self._poller = Poller()
+        self._desk = desk
+        self._poller = desk.poller
         self._captures: list[Capture] = []
         self._released = (0, 0)  # wall and elapsed nanoseconds
         self._drain_until = 0.0
         self._wake = (-1, -1)  # where signals are noted
         self._finished = False
-        self.recorder = Recorder(log, self._poller, self._on_head)
+        self.recorder = desk.recorder
         self._stopper = Stopper(
             self.recorder, self._poller, after_step=self._look_at_children, give_up=self._give_up
         )
         self._deadlines = Deadlines(self._poller, self._last_output, self._due)
-        controls = Controls(self.recorder, Effects(self).table())
-        self._socket = ControlSocket(paths.socket, self._poller, controls.on_message)
-        self._supervisor = self._socket.adopt(channel)
+        self._socket = desk.socket
+        desk.controls.appliers = Effects(self).table()
 
     # Before the release.
 
@@ -97,7 +90,7 @@ class Tending:
         self.recorder.record(Kind.PROGRAM_EXEC_FAILED, detail)
         self.recorder.finish(Kind.RUN_NOT_STARTED, {"reason": detail["error"], **detail})
         failpoint("worker.refused")
-        self._say("not_started")
+        self._desk.say("not_started")
 
     # After it.
 
@@ -105,7 +98,7 @@ class Tending:
         """The program runs: watch it, feed it, and start its clocks."""
         self.leader = leader
         self._released = (self._clock.wall_ns(), self._clock.elapsed_ns())
-        self._say("released")
+        self._desk.say("released")
         for capture in self._captures:
             capture.start(self._poller)
         if self.stdin is not None and self.spec.stdin == STDIN_BYTES:
@@ -167,12 +160,6 @@ class Tending:
         if signal.SIGUSR1 in received:
             self._socket.ensure()
         self._look_at_children()
-
-    def _on_head(self, head: int) -> None:
-        self._socket.wake(head)
-
-    def _say(self, what: str) -> None:
-        self._supervisor.send({"type": what, "head": self.recorder.log.head})
 
     def _due(self, reason: str) -> None:
         if self._finished:
@@ -251,7 +238,7 @@ class Tending:
         failpoint("worker.before_receipt")
         self.recorder.finish(Kind.RUN_FINISHED, receipt)
         failpoint("worker.receipt")
-        self._say("finished")
+        self._desk.say("finished")
         failpoint("worker.finished")
 
     def _exceeded(self) -> str | None:

@@ -1,0 +1,32 @@
+"""What a worker hears and answers by: one loop, one log, one socket, from its first record to its last."""
+
+from __future__ import annotations
+
+import socket
+
+from ..runlog.paths import RunPaths
+from ..runlog.writer import LogWriter
+from .connections import ControlSocket
+from .controls import Controls
+from .poller import Poller
+from .record import Recorder
+
+
+class Desk:
+    """The supervisor's ``channel`` is one more connection.  Until somebody fills in its table
+    (``controls.appliers``) every control is an invalid one.
+    """
+
+    def __init__(self, log: LogWriter, paths: RunPaths, channel: socket.socket) -> None:
+        self.poller = Poller()
+        self.recorder = Recorder(log, self.poller, self._on_head)
+        self.controls = Controls(self.recorder, {})
+        self.socket = ControlSocket(paths.socket, self.poller, self.controls.on_message)
+        self._supervisor = self.socket.adopt(channel)
+
+    def say(self, what: str) -> None:
+        """To the supervisor that started us, if it still listens."""
+        self._supervisor.send({"type": what, "head": self.recorder.log.head})
+
+    def _on_head(self, head: int) -> None:
+        self.socket.wake(head)
