@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         ShutdownReport,
         StopReceipt,
     )
-    from .model.command import Command, Completion, Limits, OnLimit
+    from .model.command import Command, Completion, Limits, OnLimit, Terminal
     from .model.errors import ErrorCode, Phase, SupervisorError
     from .model.events import Event, Kind
     from .model.outcome import Outcome, OutcomeKind
@@ -56,13 +56,14 @@ _MODULES = {
     "StopReceipt": "model.answers",
     "Supervisor": "supervisor.supervisor",
     "SupervisorError": "model.errors",
+    "Terminal": "model.command",
 }
 
 __all__ = [
     "Attachment", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry", "Kind",
     "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind", "Page", "Phase",
     "ReconcileReport", "Run", "RunState", "RunView", "ShutdownReport", "StopReceipt", "Supervisor",
-    "SupervisorError", "__version__",
+    "SupervisorError", "Terminal", "__version__",
 ]  # fmt: skip
 
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable
 
 from .errors import invalid
 from .states import RunState
+from .winsize import MAX_SIDE, is_side
 
 BytesLike = bytes | bytearray | memoryview
 
 MAX_PAGE = 10_000
-MAX_TERMINAL_SIZE = 10_000  # columns or rows
 _MAX_POSITION = (1 << 63) - 1  # SQLite's integers
 
 
@@ -62,8 +62,8 @@ def signal_number(value: object) -> int:
 
 def terminal_size(name: str, value: object) -> int:
     """Columns or rows of a terminal."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_TERMINAL_SIZE:
-        raise invalid(name, f"must be between 1 and {MAX_TERMINAL_SIZE}")
+    if not isinstance(value, int) or not is_side(value):
+        raise invalid(name, f"must be a whole number from 1 to {MAX_SIDE}")
     return value
 
 

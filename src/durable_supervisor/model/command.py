@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal
 
+from .arguments import terminal_size
 from .errors import invalid
 from .secrets import MIN_SECRET_BYTES
 
@@ -23,6 +25,7 @@ STDIN_OPEN: Final = "open"  # keep the program's stdin open for later `write_std
 # The dynamic loader runs these before the program's own first instruction (ld.so(8)).
 LOADER_VARIABLES = frozenset({"LD_PRELOAD", "LD_AUDIT"})
 LOADER_PREFIXES = ("DYLD_",)
+_TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}")  # names of terminfo(5) entries
 
 
 class OnLimit(str, Enum):
@@ -74,6 +77,25 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Terminal:
+    """A pseudo-terminal for the program: its size in characters, and its kind (``TERM``)."""
+
+    columns: int = 80
+    rows: int = 24
+    term: str = "xterm-256color"
+
+    def __post_init__(self) -> None:
+        for name in ("columns", "rows"):
+            terminal_size(f"pty.{name}", getattr(self, name))
+        if not isinstance(self.term, str) or not _TERM.fullmatch(self.term):
+            raise invalid("pty.term", "must be the name of a terminal type", "such as xterm-256color")
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON form; the keys are the field names."""
+        return {"columns": self.columns, "rows": self.rows, "term": self.term}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """One invocation, without a shell.
 
@@ -81,6 +103,10 @@ class Command:
     environment is a small base (``docs/architecture.md`` lists it), the host's
     variables named in ``inherit_env``, then ``env``, then ``secret_env``.  ``stdin`` is None
     (null), bytes, or ``"open"``.  ``secrets`` are further values to keep off the disk.
+
+    With ``pty`` the program has a terminal instead of pipes: all that it prints is stdout, and
+    its stdin can always be written to; given bytes are followed by the terminal's end-of-file
+    character.  ``TERM`` is set, unless ``env`` or ``inherit_env`` has one.
 
     Raises SupervisorError ``INVALID_REQUEST`` naming the field at fault.
     """
@@ -92,6 +118,7 @@ class Command:
     inherit_env: Sequence[str] = ()
     stdin: bytes | Literal["open"] | None = field(default=None, repr=False)
     secrets: Sequence[str] = field(default=(), repr=False)
+    pty: Terminal | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -108,6 +135,8 @@ class Command:
             _secret(f"secret_env[{name}]" if name else "secrets", value)
         if not (self.stdin is None or isinstance(self.stdin, bytes) or self.stdin == STDIN_OPEN):
             raise invalid("stdin", "must be None, bytes or 'open'")
+        if self.pty is not None and not isinstance(self.pty, Terminal):
+            raise invalid("pty", "must be None or a Terminal", "Terminal(columns=120, rows=40)")
 
 
 def _seconds(name: str, value: object, *, above_zero: bool) -> None:

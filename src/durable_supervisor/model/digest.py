@@ -14,11 +14,14 @@ from collections.abc import Mapping
 from .command import STDIN_OPEN
 from .request import StartRequest
 
-FIELDS = ("argv", "cwd", "env", "inherit_env", "stdin", "limits", "completion")
+FIELDS = ("argv", "cwd", "env", "inherit_env", "stdin", "limits", "completion", "pty")
 
 
 def request_digests(request: StartRequest, cwd: str, key: bytes) -> dict[str, str]:
-    """``{field: hex digest}`` for every name in `FIELDS`.  ``cwd`` is the absolute directory."""
+    """``{field: hex digest}`` by the names in `FIELDS`.  ``cwd`` is the absolute directory.
+
+    ``pty`` is there only if one is asked for: digests from before there was any stay comparable.
+    """
     command = request.command
     stdin = command.stdin
     canonical: dict[str, object] = {
@@ -29,6 +32,8 @@ def request_digests(request: StartRequest, cwd: str, key: bytes) -> dict[str, st
         "limits": request.limits.to_dict(),
         "completion": request.completion.value,
     }
+    if command.pty is not None:
+        canonical["pty"] = command.pty.to_dict()
     digests = {name: field_digest(key, name, _encode(value)) for name, value in canonical.items()}
     raw = b"null" if stdin is None else b"open" if stdin == STDIN_OPEN else b"bytes:" + bytes(stdin)
     digests["stdin"] = field_digest(key, "stdin", raw)

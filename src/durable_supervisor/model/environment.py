@@ -12,9 +12,14 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def program_environment(command: Command, host: Mapping[str, str]) -> dict[str, str]:
-    """Base, inherited names, ``env``, ``secret_env``, in this order.  What the host lacks is left out."""
+    """Base, the terminal's kind, inherited names, ``env``, ``secret_env``, in this order.
+
+    What the host lacks is left out.
+    """
     env = {name: host[name] for name in BASE_NAMES if name in host}
     env.setdefault("PATH", DEFAULT_PATH)
+    if command.pty is not None:
+        env["TERM"] = command.pty.term
     env.update({name: host[name] for name in command.inherit_env if name in host})
     env.update(command.env)
     env.update(command.secret_env)
