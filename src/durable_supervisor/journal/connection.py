@@ -17,6 +17,7 @@ import aiosqlite
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from . import files, migrate, thread
 from .batch import Done, Failed, Work, run_batch
+from .bell import Bell
 from .errors import busy, is_busy, missing, translate
 from .reader import in_snapshot
 
@@ -52,6 +53,7 @@ class Journal:
         self._busy_seconds = busy_seconds
         self._calls: deque[_Call] = deque()
         self._wake = asyncio.Event()
+        self.bell = Bell()  # rings at every commit
         self.commits = 0  # transactions committed, and the calls that shared them
         self.committed_calls = 0
         self._closing = False
@@ -200,6 +202,7 @@ class Journal:
             self._failed(batch, error)
             return
         self.commits += 1
+        self.bell.ring()
         self.committed_calls += len(batch)
         for call, result in zip(batch, results, strict=True):
             if isinstance(result, Done):

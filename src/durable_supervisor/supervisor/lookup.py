@@ -75,7 +75,7 @@ class Lookup:
         call.add_done_callback(self._calls.discard)
         return await call
 
-    async def unless_closed(self, waiting: Coroutine[Any, Any, None]) -> None:
+    async def unless_closed(self, waiting: Coroutine[Any, Any, object]) -> None:
         """Wait for news, at the longest until `close`: the next look then says that it is closed."""
         news = asyncio.ensure_future(waiting)
         closing = asyncio.ensure_future(self._closing.wait())

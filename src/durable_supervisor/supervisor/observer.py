@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import aclosing
 from typing import Self, TypeVar
 
+from ..journal.bell import Bell
 from ..model.answers import ControlReceipt, FeedEntry, ListPage, StopReceipt
 from ..model.arguments import BytesLike, kinds_of, position
 from ..model.command import check_timeout
@@ -42,6 +44,7 @@ class Observer:
         self._place = place
         self._lookup = Lookup(place)
         self._controller = Controller(self._lookup, self.wait, self._ask_directly)
+        self._commits: Bell | None = None  # an owner is told of each; others look again
 
     @classmethod
     def open(cls, state_dir: str | os.PathLike[str] | None = None) -> Observer:
@@ -124,14 +127,29 @@ class Observer:
         Stopping to iterate stops nothing else.  A slow consumer costs only itself: events
         wait in the log.
         """
+        async with aclosing(self.follow_pages(run, after=after, kinds=kinds, output=output)) as pages:
+            async for page in pages:
+                for event in page.events:
+                    yield event
+
+    async def follow_pages(
+        self,
+        run: str,
+        *,
+        after: int = 0,
+        kinds: Collection[str] | None = None,
+        output: bool = True,
+        limit: int = FOLLOW_PAGE,
+    ) -> AsyncGenerator[Page, None]:
+        """As `follow`, in the pages that the events are read in; none is empty."""
         wanted = kinds_of(kinds)
         row = await self._lookup.row(run)
         watch, over = Watch(self._lookup.paths(row)), False
         try:
             while True:
-                page = await self._lookup.page(row, after, FOLLOW_PAGE, wanted, output)
-                for event in page.events:
-                    yield event
+                page = await self._lookup.page(row, after, limit, wanted, output)
+                if page.events:
+                    yield page
                 moved, after = page.next_after > after, page.next_after
                 if page.end or (over and not moved):
                     return
@@ -153,6 +171,22 @@ class Observer:
     ) -> Sequence[FeedEntry]:
         """Changes of state of all runs with ``position > after``, in the order of their commits."""
         return await self._lookup.feed(after, limit, owner)
+
+    async def follow_feed(
+        self, *, after: int = 0, owner: str | None = None
+    ) -> AsyncGenerator[Sequence[FeedEntry], None]:
+        """Every change of state after the cursor, as it is committed, in pages; it never ends by itself."""
+        while True:
+            # Before the read, or a commit in between would be slept through.
+            commit = None if self._commits is None else self._commits.next
+            entries = await self._lookup.feed(after, FOLLOW_PAGE, owner)
+            if entries:
+                yield entries
+                after = entries[-1].position
+                continue
+            await self._lookup.unless_closed(
+                asyncio.sleep(_LONGEST_PAUSE) if commit is None else commit.wait()
+            )
 
     async def wait(self, run: str, *, timeout: float | None = None) -> RunView:
         """The run once it is over: finished, or not_started.

@@ -27,7 +27,7 @@ from ..reconcile.loop import Reconciler
 from ..reconcile.observe import Place
 from . import opening
 from . import state_dir as directory
-from .admission import Host, Line, Prepared
+from .admission import Host, Prepared, Queueing
 from .dispatch import NOT_KNOWN, Dispatcher, Word
 from .hosting import read_host
 from .logs import report
@@ -64,6 +64,7 @@ class Supervisor(Observer):
         super().__init__(place)
         self._ownership = ownership
         self._journal = journal
+        self._commits = journal.bell
         self._identity = ident
         self._clock = clock
         self._admitting = True
@@ -246,8 +247,8 @@ class Supervisor(Observer):
             labels=labels if labels is not None else {},
             owner=owner,
         )
-        line = Line(queue, priority)
-        prepared = Prepared(request, host or read_host(), self._identity.key, line)
+        queueing = Queueing(queue, priority)
+        prepared = Prepared(request, host or read_host(), self._identity.key, queueing)
         opening.check_in_place(self._place, self._journal_inode)
         return await asyncio.shield(self._spawn_task(self._start(prepared)))
 
