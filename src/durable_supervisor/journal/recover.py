@@ -2,8 +2,9 @@
 
 The scan of the logs is the caller's; here is the SQL side.  It only adds: a row
 that is there already is brought forward along the transition table, never rewritten.
-Rows come back as ``starting`` (the log exists, so the run may have been dispatched)
-and the reconciler judges them by their logs, unless a verdict in the log is passed in.
+Rows come back as ``starting`` and the reconciler judges them by their logs, unless a verdict in
+the log is passed in.  So do those whose log tells of the queue only: the lost journal may have
+let the run go, and what its worker logged then may not have reached the disk.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class RecoveredRun:
     env_names: Sequence[str] = ()
     nested_in: str | None = None
     survives_unit_restart: bool | None = None
+    priority: int = 0
     state: RunState = RunState.STARTING
     reason: str | None = None
     outcome: Outcome | None = None
@@ -197,4 +199,5 @@ def _intent(run: RecoveredRun, attempt: RecoveredAttempt, serial: int) -> Intent
         survives_unit_restart=run.survives_unit_restart,
         attempt=attempt.attempt,
         first_seq=attempt.first_seq,
+        priority=run.priority,
     )

@@ -73,8 +73,8 @@ class ListPage:
 class StopReceipt:
     """What a stop came to.
 
-    ``result``: ``stopping`` (this stop began the ladder), ``already_stopping``, or
-    ``already_ended``.  ``confirmed``: the run is over, with nothing left of it running.
+    ``result``: ``stopping`` (this stop began the ladder), ``already_stopping``, ``already_ended``,
+    or ``not_started`` (it was queued, and never will start).  ``confirmed``: the run is over, with nothing left of it running.
     """
 
     run_id: str
@@ -145,6 +145,17 @@ class ShutdownReport:
 
     stopped: list[str]
     unconfirmed: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The limits of a supervisor (None: none), and how many runs hold a slot and wait for one now."""
+
+    max_concurrent_runs: int | None
+    max_runs_per_owner: int | None
+    max_queued_runs: int | None
+    held: int
+    queued: int
 
 
 @dataclass(frozen=True, slots=True)

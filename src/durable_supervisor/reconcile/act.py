@@ -172,10 +172,11 @@ async def fold(journal: Journal, items: Sequence[Judged], clock: Clock) -> list[
 def _must_sync(judged: Judged) -> bool:
     """What a durable log says may follow later; a verdict of our own may not.
 
-    A receipt whose writer still holds the lock may not have reached the disk yet.
+    A receipt whose writer still holds the lock may not have reached the disk yet.  That a run has
+    left the queue must not be forgotten either: of a queued one it is certain that it never ran.
     """
     if judged.verdict.kind is VerdictKind.REATTACH:
-        return False
+        return judged.row.state is RunState.QUEUED
     return judged.seen.receipt is None or judged.seen.lock is LockState.HELD
 
 

@@ -157,7 +157,7 @@ def _logged_state(seen: Observation) -> RunState:
     """The furthest of what journal and log say; a quarantined run only leaves by a settling verdict."""
     if seen.state not in _PROGRESS:
         return seen.state
-    logged = RunState.QUEUED if seen.worker is None else RunState.STARTING
+    logged = RunState.QUEUED if seen.worker is None or seen.waiting else RunState.STARTING
     if seen.released:
         logged = RunState.RUNNING
     if seen.stopping is not None:

@@ -73,7 +73,8 @@ def _log_unusable(seen: Observation) -> bool:
 
 def _never_dispatched(seen: Observation) -> bool:
     """The journal commits the dispatch before the hand-over; nothing in the log may say otherwise."""
-    nothing_logged = seen.worker is None and seen.program is None and seen.exited is None
+    not_taken_over = seen.worker is None or seen.waiting
+    nothing_logged = not_taken_over and seen.program is None and seen.exited is None
     return seen.state is RunState.QUEUED and nothing_logged and not (seen.released or seen.exec_failed)
 
 

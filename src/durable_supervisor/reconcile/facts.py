@@ -89,7 +89,8 @@ class Observation:
     ``worker`` and ``program`` are None where the log names none.  ``corrupt``: bytes
     of the log were damaged while this boot lasted.  ``intact``: no damage of any
     kind and no repair of any, so what the log does not say did not happen.
-    ``released`` holds when the log or the journal has seen the release.
+    ``released`` holds when the log or the journal has seen the release.  ``waiting``: the
+    logged worker holds the run in the queue, and has not logged that it was let go.
     """
 
     state: RunState
@@ -100,6 +101,7 @@ class Observation:
     corrupt: bool = False
     worker: Sighting | None = None
     program: Sighting | None = None
+    waiting: bool = False
     released: bool = False
     stop_requested: bool = False
     stopping: JsonDict | None = None

@@ -24,7 +24,7 @@ class LogEvidence:
     __slots__ = (
         "attempt", "crash_text", "damage", "exec_failed", "exited", "generation", "has_records", "head",
         "header", "last_verdict", "program", "receipt", "released", "status", "stopping", "terminal",
-        "worker",
+        "waiting", "withdrawn", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +40,8 @@ class LogEvidence:
         self.damage = damage
         self.worker = facts.worker
         self.program = facts.program
+        self.waiting = facts.waiting
+        self.withdrawn = facts.withdrawn
         self.released = facts.released
         self.stopping = facts.stopping
         self.exited = facts.exited

@@ -15,7 +15,11 @@ _DETAILS = {
     Kind.PROGRAM_EXEC_FAILED: "exec_failed",
     Kind.RUN_FINISHED: "receipt",
 }
-_IDENTITIES = {Kind.RUN_DISPATCHED: "worker", Kind.PROGRAM_SPAWNED: "program"}
+_IDENTITIES = {
+    Kind.RUN_QUEUED: "worker",
+    Kind.RUN_DISPATCHED: "worker",
+    Kind.PROGRAM_SPAWNED: "program",
+}
 
 Detail = dict[str, object]
 
@@ -23,17 +27,20 @@ Detail = dict[str, object]
 class Facts:
     """``worker`` and ``program`` are identity dicts; ``terminal`` is ``(kind, detail)``.
 
-    ``last_verdict`` is the newest verdict's detail with its ``kind`` added.
+    ``last_verdict`` is the newest verdict's detail with its ``kind`` added.  ``waiting``: the
+    worker has the run in a queue, and was not told to begin; ``withdrawn``: somebody stopped it there.
     """
 
     __slots__ = (
         "crash_text", "exec_failed", "exited", "last_verdict", "program", "receipt", "released", "stopping",
-        "terminal", "worker",
+        "terminal", "waiting", "withdrawn", "worker",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.worker: Detail | None = None
         self.program: Detail | None = None
+        self.waiting = False
+        self.withdrawn = False
         self.released = False
         self.stopping: Detail | None = None
         self.exited: Detail | None = None
@@ -49,10 +56,14 @@ class Facts:
             identity = detail.get("identity")
             if isinstance(identity, dict):
                 setattr(self, _IDENTITIES[kind], identity)
+            if kind != Kind.PROGRAM_SPAWNED:
+                self.waiting = kind == Kind.RUN_QUEUED
         elif kind == Kind.PROGRAM_RELEASED:
             self.released = True
         elif kind in _DETAILS and not (kind == Kind.RUN_FINISHED and self.receipt is not None):
             setattr(self, _DETAILS[kind], detail)
+        elif kind == Kind.CONTROL_RECEIVED:
+            self.withdrawn = self.withdrawn or (self.waiting and detail.get("op") == "stop")
         elif kind == Kind.RUN_WORKER_CRASHED:
             text = detail.get("text")
             self.crash_text = text if isinstance(text, str) else None
@@ -75,7 +86,8 @@ class Facts:
         for name in ("worker", "program", "stopping", "exited", "exec_failed", "receipt", "last_verdict"):
             value = form.get(name)
             setattr(facts, name, value if isinstance(value, dict) else None)
-        facts.released = form.get("released") is True
+        for name in ("waiting", "withdrawn", "released"):
+            setattr(facts, name, form.get(name) is True)
         crash = form.get("crash_text")
         facts.crash_text = crash if isinstance(crash, str) else None
         terminal = form.get("terminal")

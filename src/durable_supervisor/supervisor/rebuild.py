@@ -102,6 +102,7 @@ def _recovered(
             receipt=verdict if state is RunState.FINISHED else None,
             evidence=_object(verdict["evidence"]) if isinstance(verdict.get("evidence"), dict) else None,
             retryable=state is RunState.NOT_STARTED and verdict.get("retryable", True) is True,
+            priority=_whole(known.get("priority", 0)),
             worker=evidence.worker,
             program=evidence.program,
         )

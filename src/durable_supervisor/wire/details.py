@@ -25,6 +25,14 @@ class Dropped(Open):
     events: Count | None = None
 
 
+class Queued(Open):
+    """A worker holds the run until there is a slot for it; nothing of its program exists yet."""
+
+    attempt: Seq
+    identity: Identity
+    priority: int = Field(description="a greater one goes first")
+
+
 class Dispatched(Open):
     """The worker has taken over the run; ``argv`` and ``cwd`` are redacted."""
 
@@ -180,6 +188,7 @@ class ControlApplied(Open):
 
 DETAILS: dict[str, type[Open]] = {
     Kind.OUTPUT_DROPPED: Dropped,
+    Kind.RUN_QUEUED: Queued,
     Kind.RUN_DISPATCHED: Dispatched,
     Kind.RUN_STOPPING: Stopping,
     Kind.RUN_WARNING: Warned,
