@@ -34,6 +34,8 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "reconcile": ("verbs_admin", "reconcile"),
     "recover": ("verbs_admin", "recover"),
     "feed": ("verbs_events", "feed"),
+    "serve": ("verbs_serve", "serve"),
+    "service": ("verbs_service", "service"),
     "doctor": ("verbs_doctor", "doctor"),
 }
 # What the same is called in other tools.
@@ -119,7 +121,7 @@ class VerbGroup(TyperGroup):
         if cmd_name not in VERBS:
             return None
         if cmd_name not in self.commands:
-            self.commands[cmd_name] = _build(cmd_name)
+            self.commands[cmd_name] = command(cmd_name)
         return self.commands[cmd_name]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -132,7 +134,8 @@ class VerbGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-def _build(verb: str) -> Any:
+def command(verb: str) -> Any:
+    """One verb, ready to be called or to judge its options."""
     module, function = VERBS[verb]
     verb_function = getattr(importlib.import_module(f".{module}", __package__), function)
     single = _typer()

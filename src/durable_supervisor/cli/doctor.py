@@ -2,92 +2,33 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Literal
 
 from durable_supervisor import __version__
 from durable_supervisor.model.errors import SupervisorError
-from durable_supervisor.process.clock import boot_id
-from durable_supervisor.process.locks import is_locked
 from durable_supervisor.supervisor import state_dir
-from durable_supervisor.supervisor.hosting import cgroups, service_of
 from durable_supervisor.supervisor.state_dir import StateDir
 
-Status = Literal["ok", "note", "bad"]
-_PR_GET_CHILD_SUBREAPER = 37
+from .checks import Check
+from .doctor_machine import machine_checks
+from .doctor_service import service_checks
+
 _LOW_BYTES = 256 * 1024 * 1024  # far above what a start is refused at: a warning in time
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing looked at.  ``bad``: runs would be refused or their guarantees would not hold."""
-
-    name: str
-    status: Status
-    detail: str
-    hint: str = ""
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON form; the keys are the field names."""
-        return asdict(self)
 
 
 def examine(place: StateDir) -> list[Check]:
     """All checks, in the order to read them."""
     return [
         Check("version", "ok", f"{__version__}, Python {platform.python_version()}, {sys.executable}"),
-        *_kernel(),
-        Check("boot id", "ok", boot_id()),
-        _cgroup(),
+        *machine_checks(),
         *_directory(place),
         _journal(place),
+        *service_checks(place),
     ]
-
-
-def _kernel() -> Iterator[Check]:
-    system = platform.system()
-    yield Check("system", "ok" if system == "Linux" else "bad", f"{system} {platform.release()}")
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-        yield Check("pidfd", "ok", "signals go through pidfds")
-    except (AttributeError, OSError):
-        yield Check(
-            "pidfd", "note", "missing: identities are proven just before a signal", "Linux 5.3 has it"
-        )
-    try:
-        memory = os.memfd_create("doctor")
-        try:
-            is_locked(memory)
-        finally:
-            os.close(memory)
-        yield Check("OFD locks", "ok", "the lock of a run log is its proof of life")
-    except (AttributeError, OSError):
-        yield Check("OFD locks", "bad", "missing", "Linux 3.15 or newer is needed")
-    value = ctypes.c_int()
-    kept = ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(value), 0, 0, 0) == 0
-    yield Check("subreaper", "ok" if kept else "bad", "daemons stay within reach" if kept else "missing")
-
-
-def _cgroup() -> Check:
-    try:
-        paths = cgroups()
-    except (OSError, IndexError):
-        return Check("cgroup", "note", "cannot be read")
-    unit = service_of(paths)
-    if unit is not None:
-        return Check(
-            "cgroup",
-            "note",
-            f"runs started here share the systemd unit {unit}: its restart would end them",
-            "set KillMode=process and Delegate=yes in the unit, or start runs from outside it",
-        )
-    return Check("cgroup", "ok", max(paths, key=len, default="/"))
 
 
 def _directory(place: StateDir) -> Iterator[Check]:

@@ -10,7 +10,7 @@ from . import exit_codes, out
 from .options import Json, StateDir, settings
 
 if TYPE_CHECKING:
-    from .doctor import Check
+    from .checks import Check
 
 _MARKS = {"ok": ("green", "ok"), "note": ("yellow", "note"), "bad": ("red", "BAD")}
 

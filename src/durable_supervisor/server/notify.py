@@ -11,6 +11,7 @@ from ..model.errors import ErrorCode, SupervisorError
 SOCKET = "NOTIFY_SOCKET"
 WATCHDOG_USEC = "WATCHDOG_USEC"
 WATCHDOG_PID = "WATCHDOG_PID"
+_UNWATCHED_SECONDS = 60.0  # where no manager says how often
 
 
 class Notifier:
@@ -46,27 +47,23 @@ class Notifier:
                 return  # as sd_notify(3) advises: the service works as well without its manager
 
 
-async def keep_watchdog_fed(
-    notifier: Notifier, answers: Callable[[], Awaitable[object]], on_trouble: Callable[[str], None]
-) -> None:
-    """Say that all is well, twice in every watchdog interval, for as long as ``answers`` does.
+async def keep_pulse(notifier: Notifier, answers: Callable[[], Awaitable[object]]) -> None:
+    """Ask ``answers``, again and again, and tell the manager each time that it has answered.
 
-    While it is silent nothing is said, and after a whole interval the manager restarts us;
-    runs do not notice.  ``BUSY`` is an answer: a restart frees no lock of somebody else's.
+    While it is silent nothing is said, and after a whole watchdog interval the manager
+    restarts us; runs do not notice.  ``BUSY`` is an answer: a restart frees no lock of
+    somebody else's.  Any other error of it is raised, and ends this.
     """
-    if notifier.watchdog_seconds is None:
-        return
-    loop, half = asyncio.get_running_loop(), notifier.watchdog_seconds / 2
+    loop, pause = asyncio.get_running_loop(), (notifier.watchdog_seconds or _UNWATCHED_SECONDS) / 2
     while True:
         asked = loop.time()
         try:
             await answers()
         except SupervisorError as error:
             if error.code is not ErrorCode.BUSY:
-                on_trouble(f"{error.code.value}: {error.message}")
-                return
+                raise
         notifier.alive()
-        await asyncio.sleep(max(0.0, half - (loop.time() - asked)))
+        await asyncio.sleep(max(0.0, pause - (loop.time() - asked)))
 
 
 def _address(name: str) -> str:

@@ -1,0 +1,165 @@
+"""``serve``: the service, in the foreground, until a signal ends it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError, invalid
+
+from . import exit_codes, out, parse
+from .options import Json, Settings, SocketPath, StateDir, settings
+from .session import drive
+
+if TYPE_CHECKING:
+    from durable_supervisor.server.daemon import Ready, ServeOptions
+
+_Mode = Annotated[
+    str, typer.Option("--socket-mode", metavar="MODE", help="Permissions of the socket, in octal.")
+]
+_Group = Annotated[
+    str | None, typer.Option("--socket-group", metavar="GROUP", help="Group that the socket belongs to.")
+]
+_Caller = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--caller",
+        metavar="UID:PRINCIPAL:OWNER:NAMESPACE",
+        help="Admit another user; a principal named operator sees all runs. Repeatable.",
+    ),
+]
+_Concurrent = Annotated[
+    str | None, typer.Option("--max-concurrent-runs", metavar="N", help="More are refused, or wait.")
+]
+_PerOwner = Annotated[
+    str | None, typer.Option("--max-runs-per-owner", metavar="N", help="The same, for each owner.")
+]
+_Queued = Annotated[str, typer.Option("--max-queued-runs", metavar="N", help="How many may wait.")]
+_Connections = Annotated[
+    str, typer.Option("--max-connections", metavar="N", help="Beyond it an idle one makes room.")
+]
+_Root = Annotated[bool, typer.Option("--allow-root", help="Run as root, and every program with it.")]
+_StopRuns = Annotated[
+    bool, typer.Option("--stop-runs-on-exit", help="On TERM and INT stop all runs too. Default: they go on.")
+]
+_Level = Annotated[str, typer.Option("--log-level", help="debug (with every request), info, warning, error.")]
+_Format = Annotated[
+    str | None, typer.Option("--log-format", help="json or text [default: text on a terminal, else json].")
+]
+
+
+def serve(
+    context: typer.Context,
+    socket_mode: _Mode = "0600",
+    socket_group: _Group = None,
+    caller: _Caller = None,
+    max_concurrent_runs: _Concurrent = None,
+    max_runs_per_owner: _PerOwner = None,
+    max_queued_runs: _Queued = "64",
+    max_connections: _Connections = "1024",
+    allow_root: _Root = False,
+    stop_runs_on_exit: _StopRuns = False,
+    log_level: _Level = "info",
+    log_format: _Format = None,
+    json: Json = False,
+    state_dir: StateDir = None,
+    socket: SocketPath = None,
+) -> int:
+    """Own the state directory and serve it over a Unix socket, until TERM or Ctrl-C.
+
+    Then it drains: starts under way are finished, new ones refused, and no run is harmed.
+    Clients find the socket from the state directory, also with --socket. The log goes to
+    stderr. --json prints one document on stdout once clients may come.
+
+    \b
+    Examples:
+      dsup serve
+      dsup serve --max-concurrent-runs 8 --log-format json 2>> dsup.log
+      dsup serve --socket /run/agents/dsup.sock --socket-mode 0660 --socket-group agents \\
+        --caller 1001:ci:ci:default
+      curl --unix-socket ~/.local/state/durable_supervisor/supervisor.sock http://localhost/v1/info
+    """
+    shared = settings(context, json, state_dir, socket)
+    _check_installed()
+    from durable_supervisor.server.daemon import ServeOptions
+    from durable_supervisor.server.peers import Caller
+
+    options = ServeOptions(
+        state_dir=shared.state_dir,
+        socket=None if shared.socket is None else os.path.abspath(shared.socket),
+        socket_mode=_mode(socket_mode),
+        socket_group=socket_group,
+        callers=[Caller.parse(text) for text in caller or ()],
+        max_concurrent_runs=_limit("max-concurrent-runs", max_concurrent_runs),
+        max_runs_per_owner=_limit("max-runs-per-owner", max_runs_per_owner),
+        max_queued_runs=parse.whole("max-queued-runs", max_queued_runs),
+        max_connections=parse.whole("max-connections", max_connections, least=1),
+        allow_root=allow_root,
+        stop_runs_on_exit=stop_runs_on_exit,
+    )
+    return _serve(shared, options, log_level, log_format)
+
+
+def _serve(shared: Settings, options: ServeOptions, level: str, form: str | None) -> int:
+    from durable_supervisor.server import logs
+    from durable_supervisor.server.daemon import Daemon
+    from durable_supervisor.server.notify import Notifier
+
+    form = form or ("text" if out.is_terminal(out.STDERR) else "json")
+    for name, value, allowed in (("log-level", level, logs.LEVELS), ("log-format", form, logs.FORMATS)):
+        if value not in allowed:
+            raise invalid(name, f"must be one of {', '.join(allowed)}")
+    log = logs.ServiceLog(level, form)
+
+    def leave_now(code: int) -> None:
+        log.stop()
+        os._exit(code)
+
+    async def work() -> int:
+        notifier = Notifier(os.environ, os.getpid())
+        daemon = Daemon(options, notifier, lambda ready: _tell(shared, ready), leave_now)
+        return exit_codes.OK if await daemon.run() else exit_codes.FAILED
+
+    log.start()
+    try:
+        return drive(work())
+    finally:
+        log.stop()
+
+
+def _tell(shared: Settings, ready: Ready) -> None:
+    """A reader of stdout that is gone is no reason not to serve."""
+    with suppress(OSError, SupervisorError):
+        if shared.json:
+            out.document({"schema": "durable-supervisor/serve/1", **ready.to_dict()})
+        elif out.is_terminal(out.STDOUT):
+            socket = shlex.quote(ready.socket)
+            out.line(f"listening; try: curl --unix-socket {socket} http://localhost/v1/info (Ctrl-C drains)")
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    missing = [name for name in ("aiohttp", "prometheus_client") if find_spec(name) is None]
+    if missing:
+        raise SupervisorError(
+            ErrorCode.INTERNAL,
+            f"the service needs what is not installed: {', '.join(missing)}",
+            phase=Phase.VALIDATE,
+            hint="pip install 'durable-supervisor[daemon]'",
+        )
+
+
+def _limit(option: str, text: str | None) -> int | None:
+    return None if text is None else parse.whole(option, text, least=1)
+
+
+def _mode(text: str) -> int:
+    if not re.fullmatch(r"0?o?[0-7]{3}", text):
+        raise invalid("socket-mode", "is no permission in octal", "give one such as 0600 or 0660")
+    return int(text[-3:], 8)

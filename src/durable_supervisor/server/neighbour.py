@@ -1,0 +1,59 @@
+"""Is there a service on this directory already?"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import aiohttp
+
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..process.places import POINTER_NAME, SOCKET_NAME, state_directory
+
+_SECONDS = 2.0
+
+
+async def refuse_if_served(state_dir: str | None, in_use: SupervisorError) -> None:
+    """Raise ``STATE_DIR_IN_USE`` if its owner is a service that means to stay: it is no use to wait."""
+    path = advertised_socket(state_directory(state_dir))
+    if await _phase(path) == "accepting":
+        pid = in_use.details.get("pid")
+        raise SupervisorError(
+            ErrorCode.STATE_DIR_IN_USE,
+            f"process {pid} serves it already, on {path}",
+            phase=Phase.OPEN,
+            hint=f"use that service, which every verb finds by itself; or end it first: kill {pid}",
+            details={"pid": pid, "socket": path},
+        ) from in_use
+
+
+def advertised_socket(directory: str) -> str:
+    """Where the owner of the directory listens, if it does: by its pointer, else at the default place."""
+    try:
+        with open(os.path.join(directory, POINTER_NAME), encoding="utf-8") as file:
+            return str(json.load(file)["socket"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return os.path.join(directory, SOCKET_NAME)
+
+
+async def _phase(path: str) -> str | None:
+    """``accepting`` or ``draining``; None where no service answers."""
+    folder, name = os.path.split(path)
+    try:
+        # sun_path ends at 107 bytes (unix(7)): go through the directory's descriptor.
+        directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        connector = aiohttp.UnixConnector(f"/proc/self/fd/{directory}/{name}")
+        timeout = aiohttp.ClientTimeout(total=_SECONDS)
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+            session.get("http://localhost/v1/info") as answer,
+        ):
+            form = await answer.json()
+            return str(form.get("phase")) if isinstance(form, dict) else None
+    except (aiohttp.ClientError, OSError, ValueError):  # a TimeoutError is an OSError
+        return None
+    finally:
+        os.close(directory)
