@@ -43,14 +43,15 @@ STRAY_SIGNALS = (
 
 
 class Stdio:
-    """The descriptors the program gets as 0, 1 and 2."""
+    """The descriptors the program gets as 0, 1 and 2.  ``terminal``: they are one, of its session."""
 
-    __slots__ = ("stderr", "stdin", "stdout")
+    __slots__ = ("stderr", "stdin", "stdout", "terminal")
 
-    def __init__(self, stdin: int, stdout: int, stderr: int) -> None:
+    def __init__(self, stdin: int, stdout: int, stderr: int, *, terminal: bool = False) -> None:
         self.stdin = stdin
         self.stdout = stdout
         self.stderr = stderr
+        self.terminal = terminal
 
 
 class Program:
@@ -124,6 +125,8 @@ def _child(program: Program, stdio: Stdio, gate: int, failure: int) -> None:
         os.setsid()
         _default_signals()
         gate, failure = _arrange_descriptors(stdio, gate, failure)
+        if stdio.terminal:
+            _take_terminal()
         step = 0
         os.chdir(program.cwd)
         os.umask(program.umask)
@@ -146,6 +149,13 @@ def _default_signals() -> None:
     for signo in STRAY_SIGNALS:
         signal.signal(signo, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _take_terminal() -> None:
+    """Make stdin the controlling terminal of the session that we lead (TIOCSCTTY)."""
+    import termios  # most programs get none
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _arrange_descriptors(stdio: Stdio, gate: int, failure: int) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -13,7 +14,7 @@ _CHUNK = 64 * 1024  # what a pipe holds (pipe(7))
 
 
 class Capture:
-    """Reads whatever the pipe holds, at once and always: the program never waits for a reader.
+    """Reads whatever the pipe or terminal holds, at once and always: the program never waits for a reader.
 
     What is kept of it is decided by the log's own bounds; with ``terminate_at`` set,
     `exceeded` turns true once the stream is longer.
@@ -50,6 +51,10 @@ class Capture:
             data = os.read(self._fd, _CHUNK)
         except BlockingIOError:
             return False
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            data = b""  # how a terminal says that nobody has it open any more (pty(7))
         if not data:
             self.close(poller)
             return False

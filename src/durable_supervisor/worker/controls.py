@@ -1,4 +1,4 @@
-"""Controls: stop, signal, stdin.  Logged before applied, applied once, answered by a receipt."""
+"""Controls, of a run and of its input.  Logged before applied, applied once, answered by a receipt."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import signal
 from collections.abc import Callable
 
 from ..model.events import Kind
+from ..model.winsize import is_side
 from ..process.failpoints import failpoint
 from .connections import Connection
+from .lease import INPUT_OPS, LEASE_OPS, WriterLease, refusal
 from .record import Recorder
 
 _REMEMBERED = 4096
@@ -27,8 +29,10 @@ class Controls:
     def __init__(self, recorder: Recorder, appliers: dict[str, Apply]) -> None:
         self._recorder = recorder
         self.appliers = appliers
-        self._receipts: dict[str, dict[str, object]] = {}
+        # With the only connection that a receipt of a lease is for: on any other it would be no truth.
+        self._receipts: dict[str, tuple[dict[str, object], Connection | None]] = {}
         self._pending: dict[str, list[Connection]] = {}
+        self._lease = WriterLease()
 
     def on_message(self, connection: Connection, message: dict[str, object], blob: bytes) -> None:
         op, control_id = message.get("op"), message.get("id")
@@ -40,34 +44,42 @@ class Controls:
                 connection.send({"type": "head", "head": self._recorder.log.head})
         elif op == "ping":
             connection.send({"type": "pong", "head": self._recorder.log.head})
-        elif not (isinstance(op, str) and op in self.appliers and is_control_id(control_id)):
-            echoed = control_id if isinstance(control_id, str) else None
-            connection.send({"type": "error", "id": echoed, "error": "invalid_control"})
+        elif not (isinstance(op, str) and is_control_id(control_id) and self._knows(op, message)):
+            _refuse(connection, control_id)
         elif control_id in self._receipts:
-            connection.send(self._receipts[control_id])
+            self._repeat(connection, str(control_id))
         elif control_id in self._pending:
             self._pending[control_id].append(connection)
         else:
             self._apply(op, str(control_id), connection, message, blob)
 
+    def _knows(self, op: str, message: dict[str, object]) -> bool:
+        if op in LEASE_OPS:
+            return isinstance(message.get("steal", False), bool)
+        return op in self.appliers and (op != "resize" or has_size(message))
+
+    def _repeat(self, connection: Connection, control_id: str) -> None:
+        receipt, only_for = self._receipts[control_id]
+        if only_for in (None, connection):
+            connection.send(receipt)
+        else:
+            _refuse(connection, control_id)
+
     def _apply(
         self, op: str, control_id: str, connection: Connection, message: dict[str, object], blob: bytes
     ) -> None:
-        received: dict[str, object] = {"id": control_id, "op": op, "peer_pid": connection.pid}
-        # Whatever else a peer sends is ignored, so it is not logged either.
-        grace = grace_of(message, -1.0)
-        if op == "stop" and grace >= 0:
-            received["grace"] = grace
-        if op == "signal":
-            received["signal"] = signal_of(message)
-            received["target"] = "tree" if message.get("target") == "tree" else "leader"
-        if op == "stdin":
-            received["bytes"] = len(blob)  # never the bytes themselves
+        received = {"id": control_id, "op": op, "peer_pid": connection.pid, **_shown(op, message, blob)}
         self._recorder.record(Kind.CONTROL_RECEIVED, received)
         self._recorder.flush()
         failpoint("worker.control_received")
         self._pending[control_id] = [connection]
-        self.appliers[op](message, blob, lambda result: self._done(op, control_id, result))
+        if op in LEASE_OPS:
+            result = self._lease.change(op, connection, steal=message.get("steal") is True)
+            self._done(op, control_id, result)
+        elif op in INPUT_OPS and not self._lease.admits(connection):
+            self._done(op, control_id, refusal("not_writer", self._lease.holder))
+        else:
+            self.appliers[op](message, blob, lambda result: self._done(op, control_id, result))
 
     def _done(self, op: str, control_id: str, result: dict[str, object]) -> None:
         if control_id not in self._pending:
@@ -79,9 +91,43 @@ class Controls:
         receipt: dict[str, object] = {"type": "receipt", "seq": self._recorder.log.head, **applied}
         if len(self._receipts) >= _REMEMBERED:
             del self._receipts[next(iter(self._receipts))]
-        self._receipts[control_id] = receipt
-        for connection in self._pending.pop(control_id):
+        waiting = self._pending.pop(control_id)
+        self._receipts[control_id] = (receipt, waiting[0] if op in LEASE_OPS else None)
+        for connection in waiting:
             connection.send(receipt)
+
+
+def _refuse(connection: Connection, control_id: object) -> None:
+    echoed = control_id if isinstance(control_id, str) else None
+    connection.send({"type": "error", "id": echoed, "error": "invalid_control"})
+
+
+def _shown(op: str, message: dict[str, object], blob: bytes) -> dict[str, object]:
+    """What of a control is logged.  Whatever else a peer sends is ignored, so it is not logged either."""
+    if op == "stop":
+        grace = grace_of(message, -1.0)
+        return {"grace": grace} if grace >= 0 else {}
+    if op == "signal":
+        target = "tree" if message.get("target") == "tree" else "leader"
+        return {"signal": signal_of(message), "target": target}
+    if op == "stdin":
+        return {"bytes": len(blob)}  # never the bytes themselves
+    if op == "resize":
+        columns, rows = size_of(message)
+        return {"columns": columns, "rows": rows}
+    if op == "lease":
+        return {"steal": message.get("steal") is True}
+    return {}
+
+
+def has_size(message: dict[str, object]) -> bool:
+    """Does it have columns and rows that a terminal can have?"""
+    return is_side(message.get("columns")) and is_side(message.get("rows"))
+
+
+def size_of(message: dict[str, object]) -> tuple[int, int]:
+    """Its columns and rows, of which `has_size` is known."""
+    return int(str(message["columns"])), int(str(message["rows"]))
 
 
 def grace_of(message: dict[str, object], default: float) -> float:

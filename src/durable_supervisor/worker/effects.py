@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ..model.events import Kind
 from ..process import tree
-from .controls import Apply, grace_of, signal_name, signal_of
+from .controls import Apply, grace_of, signal_name, signal_of, size_of
 
 TYPE_CHECKING = False  # importing typing would cost every worker's start some milliseconds
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Effects:
             "signal": self._signal,
             "stdin": self._stdin,
             "close_stdin": self._close_stdin,
+            "resize": self._resize,
             "dispatch": self._dispatch,
         }
 
@@ -65,6 +66,12 @@ class Effects:
             feed.write(blob, lambda result, count: done({"result": result, "bytes": count}))
 
     def _close_stdin(self, message: dict[str, object], blob: bytes, done: Done) -> None:
-        if self._run.stdin is not None:
-            self._run.stdin.close_when_empty()
-        done({"result": "closed"})
+        if self._run.stdin is None:
+            done({"result": "closed"})
+        else:
+            self._run.stdin.end(lambda result, _: done({"result": result}))
+
+    def _resize(self, message: dict[str, object], blob: bytes, done: Done) -> None:
+        columns, rows = size_of(message)
+        resized = self._run.stdin is not None and self._run.stdin.resize(columns, rows)
+        done({"result": "resized" if resized else "no_terminal", "columns": columns, "rows": rows})

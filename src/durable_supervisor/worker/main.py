@@ -120,15 +120,15 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> 
 
 def _record_dispatch(spec: Spec, log: LogWriter, cause: str | None) -> None:
     """Who owns the run from now on: in the log before anything is forked."""
-    log.append(
-        Kind.RUN_DISPATCHED,
-        {
-            "attempt": spec.attempt,
-            "identity": self_identity().to_dict(),
-            "argv": spec.shown_argv,
-            "cwd": spec.shown_cwd,
-        },
-    )
+    detail: dict[str, object] = {
+        "attempt": spec.attempt,
+        "identity": self_identity().to_dict(),
+        "argv": spec.shown_argv,
+        "cwd": spec.shown_cwd,
+    }
+    if spec.pty is not None:
+        detail["pty"] = spec.pty
+    log.append(Kind.RUN_DISPATCHED, detail)
     if cause is not None:
         log.append(Kind.RUN_WARNING, {"reason": "started_by_exec", "cause": cause})
     log.flush()

@@ -9,7 +9,7 @@ from .poller import WRITE, Poller
 
 MAX_QUEUED = 16 * 1024 * 1024
 
-# result ("written" or "closed"), bytes that reached the pipe
+# result ("written" or "closed", of a terminal's end-of-file "eof_sent"), bytes that were taken
 Done = Callable[[str, int], None]
 
 
@@ -45,10 +45,15 @@ class StdinFeed:
         self._queued += len(data)
         self._pump()
 
-    def close_when_empty(self) -> None:
-        """End-of-file for the program, after everything queued."""
+    def end(self, done: Done) -> None:
+        """End-of-file for the program, after everything queued; ``closed``, nothing more is taken."""
         self._closing = True
         self._pump()
+        done("closed", 0)
+
+    def resize(self, columns: int, rows: int) -> bool:
+        """A pipe has no size."""
+        return False
 
     def abandon(self) -> None:
         """Nobody will read any more: answer all that waits."""
@@ -62,7 +67,7 @@ class StdinFeed:
             except BlockingIOError:
                 self._poller.watch(self._fd, WRITE, lambda _: self._pump())
                 return
-            except OSError:  # EPIPE: the reading end is gone
+            except OSError:  # EPIPE, of a terminal EIO: the reading end is gone
                 self._shut()
                 return
             sent += count

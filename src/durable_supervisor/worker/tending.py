@@ -15,6 +15,7 @@ from ..process.failpoints import failpoint
 from ..process.gate import Stdio
 from ..process.program import StartFailure
 from .capture import Capture
+from .controls import size_of
 from .deadlines import Deadlines
 from .desk import Desk
 from .effects import Effects
@@ -61,23 +62,38 @@ class Tending:
     def prepare(self) -> Stdio:
         """The program's ends of its stdio.  Every descriptor that tending it takes is had from here on.
 
-        Raises OSError: once it is released, a lack of descriptors must not leave it alone.
+        Raises OSError: once it is released, a lack of descriptors must not leave it alone; and
+        StartFailure where there is no terminal to be had.
         """
         spec = self.spec
         self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._deadlines.prepare(spec.timeout)
         secrets = [value.encode("utf-8", "surrogateescape") for value in spec.secrets]
+        return self._pipes(secrets) if spec.pty is None else self._terminal(spec.pty, secrets)
+
+    def _pipes(self, secrets: list[bytes]) -> Stdio:
         theirs = {}
-        for stream, cap in (("stdout", spec.max_stdout_bytes), ("stderr", spec.max_stderr_bytes)):
+        for stream, cap in (("stdout", self.spec.max_stdout_bytes), ("stderr", self.spec.max_stderr_bytes)):
             ours, theirs[stream] = os.pipe2(os.O_CLOEXEC)
-            bound = cap if spec.on_limit == "terminate" else None
-            self._captures.append(Capture(stream, ours, secrets, self.recorder, bound))
-        if spec.stdin == STDIN_NULL:
+            self._capture(stream, ours, cap, secrets)
+        if self.spec.stdin == STDIN_NULL:
             stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         else:
             stdin, feeder = os.pipe2(os.O_CLOEXEC)
             self.stdin = StdinFeed(feeder, self._poller)
         return Stdio(stdin, theirs["stdout"], theirs["stderr"])
+
+    def _terminal(self, pty: dict[str, object], secrets: list[bytes]) -> Stdio:
+        from .terminal import TerminalFeed, as_printed, open_terminal  # most runs have none
+
+        master, slave = open_terminal(*size_of(pty))
+        self._capture("stdout", master, self.spec.max_stdout_bytes, as_printed(secrets))
+        self.stdin = TerminalFeed(master, self._poller)
+        return Stdio(slave, slave, slave, terminal=True)
+
+    def _capture(self, stream: str, fd: int, cap: int, secrets: list[bytes]) -> None:
+        bound = cap if self.spec.on_limit == "terminate" else None
+        self._captures.append(Capture(stream, fd, secrets, self.recorder, bound))
 
     def refuse(self, failure: StartFailure) -> None:
         """User code never ran: say why, durably, and tell the supervisor."""
@@ -104,7 +120,7 @@ class Tending:
         if self.stdin is not None and self.spec.stdin == STDIN_BYTES:
             feed, self.spec.stdin_bytes = self.spec.stdin_bytes, b""
             self.stdin.write(feed, lambda *_: None)
-            self.stdin.close_when_empty()
+            self.stdin.end(lambda *_: None)
         self._deadlines.arm(self.spec.timeout, self.spec.idle_timeout)
         self._poller.at("socket", time.monotonic() + _SOCKET_DELAY, self._socket.ensure)
         # It may have ended before its signals were watched.
@@ -186,7 +202,8 @@ class Tending:
         self.recorder.record(Kind.PROGRAM_EXITED, {"code": self.exit[0], "signal": self.exit[1]})
         self.recorder.flush()
         failpoint("worker.exited")
-        if self.stdin is not None and self._over:
+        # A terminal goes with the leader, whose session it controls: nobody else can read from it.
+        if self.stdin is not None and (self._over or self.spec.pty is not None):
             self.stdin.abandon()
 
     def _advance(self) -> None:
