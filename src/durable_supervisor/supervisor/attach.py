@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
 
@@ -32,7 +32,7 @@ class Attachment:
 
     Input needs no lease as long as nobody holds it.  While somebody does, everybody
     else's `write_stdin` and `resize` raise ``WRITER_BUSY``.  The lease ends with the
-    attachment, however that ends; ``lost`` is set when it was taken away before.
+    attachment, however that ends; ``lost`` is set when another viewer took it over before.
     """
 
     def __init__(self, observer: Observer, lookup: Lookup, run: str, after: int) -> None:
@@ -60,7 +60,7 @@ class Attachment:
         finally:
             await self._line.close()
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
         async with aclosing(self._observer.follow(self._run, after=self.cursor)) as events:
             async for event in events:
                 self.cursor = event.seq
@@ -73,7 +73,7 @@ class Attachment:
 
     @property
     def lost(self) -> asyncio.Event:
-        """Set when the lease was taken over by another, or lost with the worker's connection."""
+        """Set when another viewer has taken the lease over."""
         return self._line.lost
 
     async def lease(self, *, steal: bool = False, timeout: float = _LEASE_SECONDS) -> bool:

@@ -18,7 +18,7 @@ class Line:
 
     def __init__(self) -> None:
         self.holds_lease = False
-        self.lost = asyncio.Event()  # the lease was held, and is no longer
+        self.lost = asyncio.Event()  # another has taken the lease over
         self._dial: Dial | None = None
         self._listening: asyncio.Task[None] | None = None
         self._asked: dict[str, asyncio.Future[Message | None]] = {}
@@ -64,7 +64,7 @@ class Line:
         if self._dial is not None:
             self._dial.close()
             self._dial = None
-        self._lose()
+        self.holds_lease = False
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_result(None)
@@ -75,12 +75,8 @@ class Line:
             self.holds_lease = True
             self.lost.clear()
         elif message.get("type") == "lease_lost":
-            self._lose()
+            self.holds_lease = False
+            self.lost.set()
         answer = self._asked.get(str(message.get("id")))
         if answer is not None and not answer.done():
             answer.set_result(message)
-
-    def _lose(self) -> None:
-        if self.holds_lease:
-            self.holds_lease = False
-            self.lost.set()
