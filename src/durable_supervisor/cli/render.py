@@ -74,6 +74,7 @@ def run_table(form: Form) -> str:
         ("took", _took(form)),
         ("program", _process(form.get("program"))),
         ("worker", _process(form.get("worker"))),
+        ("terminal", _terminal(form.get("pty"))),
         ("limits", _limits(form.get("limits"), form.get("completion"))),
         ("labels", _flat(form.get("labels"))),
         ("output", _output(form.get("receipt"))),
@@ -120,11 +121,16 @@ def request_table(form: Form) -> str:
             ("secret env", ", ".join(_words(form.get("secret_env")))),
             ("inherit env", ", ".join(_words(form.get("inherit_env")))),
             ("stdin", _flat(form.get("stdin")) or str(form.get("stdin") or "empty")),
+            ("terminal", _terminal(form.get("pty"))),
             ("limits", _limits(form.get("limits"), form.get("completion"))),
             ("labels", _flat(form.get("labels"))),
             ("", "dry run: nothing was started"),
         ]
     )
+
+
+def _terminal(pty: object) -> str:
+    return f"{pty['columns']}x{pty['rows']}, {pty['term']}" if isinstance(pty, dict) else ""
 
 
 def fact_table(facts: Iterable[tuple[str, str]]) -> str:

@@ -18,6 +18,7 @@ from durable_supervisor.model.request import StartRequest
 from durable_supervisor.model.secrets import redact_text, secret_values
 
 from . import parse
+from .asked_terminal import asked_terminal
 
 Argv = Annotated[
     list[str],
@@ -60,6 +61,18 @@ Stdin = Annotated[
         metavar="FILE|-|open",
         help="A file's bytes, or our stdin's (-), or 'open' for later write-stdin [default: empty].",
     ),
+]
+Pty = Annotated[
+    bool,
+    typer.Option("--pty", help="A terminal instead of pipes; 'attach' then is as if you sat at it."),
+]
+Size = Annotated[
+    str | None,
+    typer.Option("--size", metavar="COLUMNSxROWS", help="The terminal's size [default: ours, or 80x24]."),
+]
+Term = Annotated[
+    str | None,
+    typer.Option("--term", metavar="NAME", help="The terminal's kind [default: ours, or xterm-256color]."),
 ]
 Timeout = Annotated[
     str | None,
@@ -138,6 +151,7 @@ def _command(words: Mapping[str, Any]) -> Command:
         secret_env=parse.secret_pairs(words["secret_env"] or (), os.environ),
         inherit_env=tuple(words["inherit_env"] or ()),
         stdin=stdin_of(words["stdin"]),
+        pty=asked_terminal(words, os.environ),
     )
 
 
@@ -183,6 +197,7 @@ def describe(request: StartRequest, *, generated_id: bool) -> dict[str, object]:
         "secret_env": sorted(command.secret_env),
         "inherit_env": list(command.inherit_env),
         "stdin": stdin if stdin is None or isinstance(stdin, str) else {"bytes": len(stdin)},
+        "pty": None if command.pty is None else command.pty.to_dict(),
         "limits": request.limits.to_dict(),
         "completion": request.completion.value,
         "labels": dict(request.labels),

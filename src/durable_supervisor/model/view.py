@@ -20,6 +20,8 @@ class RunView:
     ``outcome`` is set for a finished run, and beside quarantined(cleanup_unconfirmed).
     ``worker`` and ``program`` are identities as logged.  ``head`` is the last seq of
     its log (0 when the log was not looked at); ``live`` are figures of the running tree.
+    ``stdin`` (``null``, ``bytes``, ``open``) and ``pty`` (columns, rows, term as asked for) are
+    what its log says: None where it was not looked at, or is of an older release.
     """
 
     id: str
@@ -48,6 +50,8 @@ class RunView:
     serial: int
     head: int = 0
     live: dict[str, object] | None = None
+    stdin: str | None = None
+    pty: dict[str, object] | None = None
 
     @property
     def run_id(self) -> str:
@@ -81,6 +85,8 @@ class RunView:
             "log_health": self.log_health,
             "head": self.head,
             "live": self.live,
+            "stdin": self.stdin,
+            "pty": self.pty,
             "nested_in": self.nested_in,
             "survives_unit_restart": self.survives_unit_restart,
             "serial": self.serial,

@@ -115,6 +115,7 @@ class Observation:
     attempt: int = 1
     head: int = 0
     generation: int = 0
+    asked: JsonDict = field(default_factory=dict)  # the log's header: what was asked for, no evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

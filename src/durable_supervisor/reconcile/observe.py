@@ -111,6 +111,7 @@ def _observation(row: RunRow, place: Place, lock: LockState, log: LogEvidence) -
         attempt=row.attempt,
         head=log.head,
         generation=log.generation,
+        asked={} if log.header is None else log.header.detail,
     )
 
 

@@ -86,4 +86,12 @@ def _overlaid(plain: RunView, seen: Observation, verdict: Verdict) -> RunView:
 def _with_log(plain: RunView, seen: Observation) -> RunView:
     worker = plain.worker if seen.worker is None else seen.worker.identity.to_dict()
     program = plain.program if seen.program is None else seen.program.identity.to_dict()
-    return replace(plain, worker=worker, program=program, head=seen.head)
+    stdin, pty = seen.asked.get("stdin"), seen.asked.get("pty")
+    return replace(
+        plain,
+        worker=worker,
+        program=program,
+        head=seen.head,
+        stdin=stdin if isinstance(stdin, str) else None,
+        pty=pty if isinstance(pty, dict) else None,
+    )

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ..model.command import Completion, OnLimit
 from ..model.outcome import OutcomeKind
+from ..model.winsize import MAX_SIDE
 
 Json = dict[str, JsonValue]
 Time = Annotated[
@@ -20,6 +21,7 @@ Time = Annotated[
 ]
 Seq = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
+Side = Annotated[int, Field(ge=1, le=MAX_SIDE, description="in characters")]
 Seconds = Annotated[float, Field(ge=0)]
 RunId = Annotated[str, Field(pattern=r"^[0-9a-z]{16}$")]
 
@@ -66,6 +68,14 @@ class LimitsForm(Document):
     on_limit: OnLimit
 
 
+class PtyForm(Document):
+    """The terminal that a program was given, as it was asked for."""
+
+    columns: Side
+    rows: Side
+    term: str = Field(description="the program's TERM, unless its environment says another")
+
+
 __all__ = [
     "Completion",
     "Count",
@@ -75,8 +85,10 @@ __all__ = [
     "LimitsForm",
     "Open",
     "OutcomeForm",
+    "PtyForm",
     "RunId",
     "Seconds",
     "Seq",
+    "Side",
     "Time",
 ]

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from ..model.events import Kind
-from .base import Count, Identity, Json, Open, OutcomeForm, Seconds, Seq, Time
+from .base import Count, Identity, Json, Open, OutcomeForm, PtyForm, Seconds, Seq, Side, Time
 
 Stream = Literal["stdout", "stderr"]
 
@@ -40,6 +40,7 @@ class Dispatched(Open):
     identity: Identity
     argv: list[str]
     cwd: str
+    pty: PtyForm | None = None
 
 
 class Stopping(Open):
@@ -139,7 +140,7 @@ class Released(Open):
 
 
 class ExecFailed(Open):
-    """``error`` is the errno's name, ``step`` is cwd, resolve, exec or prepare."""
+    """``error`` is the errno's name, ``step`` is cwd, resolve, terminal, exec or prepare."""
 
     errno: int
     error: str
@@ -173,6 +174,9 @@ class ControlReceived(Open):
     signal: int | None = None
     target: str | None = None
     bytes: Count | None = None
+    columns: Side | None = None
+    rows: Side | None = None
+    steal: bool | None = None
 
 
 class ControlApplied(Open):
@@ -184,6 +188,9 @@ class ControlApplied(Open):
     signal: int | None = None
     pids: list[int] | None = None
     bytes: Count | None = None
+    columns: Side | None = None
+    rows: Side | None = None
+    holder_pid: int | None = None
 
 
 DETAILS: dict[str, type[Open]] = {

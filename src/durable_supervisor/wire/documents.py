@@ -14,7 +14,21 @@ from pydantic import BaseModel, Field
 from ..model.errors import ErrorCode, Phase
 from ..model.schema import schema_name
 from ..model.states import RunState, Trigger
-from .base import Completion, Count, Document, Identity, Json, LimitsForm, Open, OutcomeForm, RunId, Seq, Time
+from .base import (
+    Completion,
+    Count,
+    Document,
+    Identity,
+    Json,
+    LimitsForm,
+    Open,
+    OutcomeForm,
+    PtyForm,
+    RunId,
+    Seq,
+    Side,
+    Time,
+)
 from .details import Receipt
 from .events import EventDocument
 
@@ -64,6 +78,8 @@ class InspectDocument(Document):
     nested_in: RunId | None
     survives_unit_restart: bool | None
     serial: Seq = Field(description="in order of admission; pass it as before of list")
+    stdin: Literal["null", "bytes", "open"] | None = Field(description="null: not known")
+    pty: PtyForm | None = Field(description="null: pipes, or not known")
 
 
 class RunSummary(Document):
@@ -114,17 +130,19 @@ class StopDocument(Document):
 
 
 class ControlDocument(Open):
-    """The durable answer to ``signal`` or to one write to a stdin.  More fields belong to the op."""
+    """The durable answer to ``signal``, ``resize`` or one write to a stdin.  More fields belong to the op."""
 
     schema_: Literal["durable-supervisor/control/1"] = Field(alias="schema")
     run_id: RunId
     control_id: str
-    op: Literal["signal", "stdin", "close_stdin"]
+    op: Literal["signal", "stdin", "close_stdin", "resize"]
     result: str
     seq: Seq = Field(description="of its control.applied event")
     signal: int | None = Field(default=None, description="of a signal: its number")
     pids: list[int] | None = Field(default=None, description="of a signal: whom it reached")
     bytes: Count | None = Field(default=None, description="of a stdin write: how many reached the pipe")
+    columns: Side | None = Field(default=None, description="of a resize")
+    rows: Side | None = Field(default=None, description="of a resize")
 
 
 class WriteStdinDocument(Document):
@@ -148,6 +166,7 @@ class StartRequestDocument(Document):
     secret_env: list[str]
     inherit_env: list[str]
     stdin: Literal["open"] | dict[Literal["bytes"], int] | None
+    pty: PtyForm | None
     limits: LimitsForm
     completion: Completion
     labels: dict[str, str]

@@ -1,0 +1,51 @@
+"""The terminal that ``--pty`` asks for: as our own is, where we have one and nothing else is said."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from durable_supervisor.model.command import Terminal
+from durable_supervisor.model.errors import SupervisorError, invalid
+
+_SIZE = re.compile(r"([0-9]{1,9})x([0-9]{1,9})", re.ASCII)
+
+
+def asked_terminal(words: Mapping[str, Any], environ: Mapping[str, str]) -> Terminal | None:
+    """From ``--pty``, ``--size`` and ``--term``.  Raises INVALID_REQUEST naming the one at fault."""
+    if not words["pty"]:
+        for option in ("size", "term"):
+            if words[option] is not None:
+                raise invalid(option, "is of a terminal, and the program gets none", "add --pty")
+        return None
+    ours = _our_terminal(environ)
+    columns, rows = (ours.columns, ours.rows) if words["size"] is None else _size(words["size"])
+    return Terminal(columns=columns, rows=rows, term=ours.term if words["term"] is None else words["term"])
+
+
+def _size(text: str) -> tuple[int, int]:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise invalid("size", "is not COLUMNSxROWS", "such as 120x40")
+    return int(match[1]), int(match[2])
+
+
+def _our_terminal(environ: Mapping[str, str]) -> Terminal:
+    """Its size and kind; the usual ones where we have none, or where it does not know."""
+    for descriptor in (1, 0):
+        try:
+            size = os.get_terminal_size(descriptor)
+        except OSError:
+            continue
+        usual = Terminal()
+        try:
+            return Terminal(
+                columns=size.columns or usual.columns,
+                rows=size.lines or usual.rows,
+                term=environ.get("TERM", usual.term),
+            )
+        except SupervisorError:  # an odd TERM, or a size beyond all bounds
+            break
+    return Terminal()
