@@ -28,7 +28,7 @@ from durable_supervisor.runlog.create import create_log
 from durable_supervisor.runlog.format import EVENT, SegmentHeader, encode_json, encode_record, salt_of
 from durable_supervisor.runlog.paths import RunPaths, shard_of
 from durable_supervisor.runlog.writer import LogWriter
-from durable_supervisor.supervisor.admission import Line, Place, Prepared
+from durable_supervisor.supervisor.admission import Place, Prepared, Queueing
 from durable_supervisor.supervisor.hosting import read_host
 from durable_supervisor.worker.ending import make_receipt
 
@@ -124,7 +124,7 @@ class Past:
         self._serial += 1
         request = StartRequest(command=Command(argv=[TRUE]), request_id=f"past-{self._serial}")
         place = Place(new_run_id(os.urandom), self._serial, shard_of(self._serial), 1, 1)
-        return Prepared(request, self._host, self._key, Line()), place
+        return Prepared(request, self._host, self._key, Queueing()), place
 
     def _header(self, prepared: Prepared, place: Place) -> SegmentHeader:
         return prepared.header(place, self._directory_id, self._boot, self._clock.wall_ns())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
+import json
 import sqlite3
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from ..model.states import RunState
-from .rows import RunRow, encode, run_row
+from .rows import Document, RunRow, encode, run_row
 
 SQL_NEWEST = "SELECT * FROM runs WHERE serial < ? ORDER BY serial DESC LIMIT ?"
 SQL_BY_STATE = "SELECT * FROM runs WHERE state = ? AND serial < ? ORDER BY serial DESC LIMIT ?"
@@ -24,9 +26,39 @@ SELECT * FROM runs INDEXED BY runs_judged
 WHERE state IN ('queued', 'starting', 'running', 'stopping', 'quarantined') AND serial > ?
 ORDER BY serial LIMIT ?
 """
+# Who may hold a slot: all that are judged, and unknown ones of this boot that nobody resolved.
+SQL_SLOTS = """
+SELECT run_id, owner, request_id, state, attempt, serial, priority, shard, boot_id, resolution, evidence,
+    stop_requested
+FROM runs INDEXED BY runs_judged
+WHERE state IN ('queued', 'starting', 'running', 'stopping', 'quarantined')
+UNION ALL
+SELECT run_id, owner, request_id, state, attempt, serial, priority, shard, boot_id, resolution, evidence,
+    stop_requested
+FROM runs INDEXED BY runs_unresolved
+WHERE state = 'unknown' AND resolution IS NULL AND boot_id = ?
+"""
 SQL_ATTEMPTS_SINCE = "SELECT run_id, attempt FROM runs WHERE serial >= ?"
 
 _TOP = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRow:
+    """What matters about a run for who holds a slot."""
+
+    run_id: str
+    owner: str
+    request_id: str
+    state: RunState
+    attempt: int
+    serial: int
+    priority: int
+    shard: str
+    boot_id: str
+    resolution: str | None
+    evidence: Document | None
+    stop_requested: bool
 
 
 def list_runs(
@@ -62,6 +94,18 @@ def list_runs(
 def judged_runs(conn: sqlite3.Connection, after_serial: int = 0, limit: int = 500) -> list[RunRow]:
     """Open and quarantined runs with a greater serial, oldest first."""
     return [run_row(row) for row in conn.execute(SQL_JUDGED, (after_serial, limit))]
+
+
+def slot_rows(conn: sqlite3.Connection, boot_id: str) -> list[SlotRow]:
+    """Every run that may hold a slot or wait for one, in no order."""
+    return [
+        SlotRow(
+            run_id, owner, request_id, RunState(state), attempt, serial, priority, shard, boot_id, resolution,
+            None if evidence is None else json.loads(evidence), bool(stop_requested),
+        )
+        for run_id, owner, request_id, state, attempt, serial, priority, shard, boot_id, resolution, evidence,
+        stop_requested in conn.execute(SQL_SLOTS, (boot_id,))
+    ]  # fmt: skip
 
 
 def _filtered(

@@ -92,6 +92,10 @@ class Reconciler:
             raise unknown_run(run_id)
         return row
 
+    async def judge_all(self, run_ids: Sequence[str]) -> None:
+        """`judge` for many, in one look."""
+        await self._apart(self._judge_ids(run_ids))
+
     def mark(self, run_id: str) -> None:
         """Something happened to this run: have it judged soon.  Many marks make one look."""
         self._marked.add(run_id)

@@ -12,6 +12,7 @@ from ..model.environment import program_environment
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.request import StartRequest
 from ..model.secrets import redact_text, secret_spans, secret_values
+from ..model.states import RunState
 from ..process.channel import encode_frame
 from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths
@@ -32,7 +33,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Queueing:
     """May a start wait for a slot, and before whom?  Raises ``INVALID_REQUEST``."""
 
     queue: bool = False
@@ -64,16 +65,19 @@ class Prepared:
     stored has them replaced.
     """
 
-    def __init__(self, request: StartRequest, host: Host, key: bytes, line: Line) -> None:
+    def __init__(self, request: StartRequest, host: Host, key: bytes, queueing: Queueing) -> None:
         command = request.command
         self.request = request
         self.host = host
-        self.line = line
+        self.queueing = queueing
         self.cwd = os.path.normpath(os.path.join(host.cwd, command.cwd or ""))
         if not os.path.isabs(self.cwd):
             raise invalid(
                 "cwd", "is relative, and this process's own directory is gone", "give an absolute cwd"
             )
+        stdin = command.stdin
+        self.stdin = STDIN_NULL if stdin is None else STDIN_OPEN if stdin == STDIN_OPEN else STDIN_BYTES
+        self.pty = None if command.pty is None else command.pty.to_dict()
         self.env = program_environment(command, host.environ)
         self.secrets = secret_values(command.secrets, command.secret_env, self.env)
         self.shown_argv = [redact_text(item, self.secrets) for item in command.argv]
@@ -104,14 +108,17 @@ class Prepared:
             "limits": self.request.limits.to_dict(),
             "completion": self.request.completion.value,
             "env_names": self.env_names(),
+            "stdin": self.stdin,
+            "pty": self.pty,
             "nested_in": self.host.nested_in,
             "survives_unit_restart": self.host.survives_unit_restart,
+            "priority": self.queueing.priority,
         }
         return SegmentHeader(
             directory_id, place.run_id, place.attempt, place.first_seq, 1, boot_id, now_ns, detail
         )
 
-    def intent(self, place: Place, boot_id: str, now_ns: int) -> Intent:
+    def intent(self, place: Place, boot_id: str, now_ns: int, *, queued: bool = False) -> Intent:
         """What the journal commits before anything is dispatched."""
         request = self.request
         return Intent(
@@ -134,13 +141,19 @@ class Prepared:
             survives_unit_restart=self.host.survives_unit_restart,
             attempt=place.attempt,
             first_seq=place.first_seq,
+            state=RunState.QUEUED if queued else RunState.STARTING,
+            priority=self.queueing.priority,
         )
 
-    def spec_frame(self, place: Place, paths: RunPaths) -> bytes:
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the request is known by: its owner and id."""
+        return self.request.owner, self.request.request_id
+
+    def spec_frame(self, place: Place, paths: RunPaths, *, queued: bool = False) -> bytes:
         """The first frame on the worker's channel; see `worker.spec.Spec`."""
         command, limits = self.request.command, self.request.limits
-        stdin = command.stdin
-        given = stdin if isinstance(stdin, bytes) else b""
+        given = command.stdin if isinstance(command.stdin, bytes) else b""
         message: dict[str, object] = {
             "run_id": place.run_id,
             "attempt": place.attempt,
@@ -160,7 +173,10 @@ class Prepared:
             "max_stdout_bytes": limits.max_stdout_bytes,
             "max_stderr_bytes": limits.max_stderr_bytes,
             "on_limit": limits.on_limit.value,
-            "stdin": STDIN_NULL if stdin is None else STDIN_OPEN if stdin == STDIN_OPEN else STDIN_BYTES,
+            "priority": self.queueing.priority,
+            "queued": queued,
+            "stdin": self.stdin,
+            "pty": self.pty,
         }
         return encode_frame(message, given)
 

@@ -22,6 +22,7 @@ from .lookup import Lookup
 Message = dict[str, object]
 
 KILL_SECONDS = 15.0  # what a stop allows beyond the grace before it is not confirmed
+_TELL_SECONDS = 5.0  # for a worker to make its socket anew, before its evidence is looked at again
 _PIECE = 1024 * 1024
 
 
@@ -108,6 +109,12 @@ class Controller:
             raise _not_running(await self._lookup.view(run))
         return dial
 
+    async def tell(self, run: str, op: str, control_id: str) -> None:
+        """Return once the worker has answered this control, or the run is over: for as long as it takes."""
+        seen = await self._lookup.view(run)
+        if seen.state in OPEN_STATES:
+            await self._ask(seen, {"op": op, "id": control_id}, b"", _TELL_SECONDS)
+
     async def _control(self, run: str, message: Message, blob: bytes, timeout: float) -> ControlReceipt:
         check_timeout("timeout", timeout)
         seen = await self._lookup.view(run)
@@ -119,7 +126,7 @@ class Controller:
                 answer = await self._ask(seen, {**message, "id": control_id}, blob, timeout)
         except TimeoutError:
             raise not_confirmed(seen.id, str(message["op"]), timeout) from None
-        if answer is None:
+        if answer is None or answer["result"] == "not_running":
             raise _not_running(await self._lookup.view(run))
         known = ("type", "id", "op", "result", "seq")
         detail = {name: value for name, value in answer.items() if name not in known}
@@ -191,14 +198,15 @@ def _nothing_left(seen: RunView) -> bool:
 
 
 def _not_running(seen: RunView) -> SupervisorError:
-    quarantined = seen.state is RunState.QUARANTINED
+    hints = {
+        RunState.QUARANTINED: f"`durable-supervisor resolve {seen.id} --kill` ends what is left of it",
+        RunState.QUEUED: "it has no program before there is a slot for it; a stop takes it out of the queue",
+    }
     return SupervisorError(
         ErrorCode.NOT_RUNNING,
-        f"run {seen.id} is {seen.state.value}" + (f" ({seen.reason})" if seen.outcome is None else ""),
+        f"run {seen.id} is {seen.state.value}" + (f" ({seen.reason})" if seen.reason else ""),
         phase=Phase.CONTROL,
-        hint=f"`durable-supervisor resolve {seen.id} --kill` ends what is left of it"
-        if quarantined
-        else "it is over; `inspect` shows how it ended",
+        hint=hints.get(seen.state, "it is over; `inspect` shows how it ended"),
         details={"run_id": seen.id, "state": seen.state.value},
     )
 

@@ -25,6 +25,7 @@ from .admission import Prepared, conflict
 from .intent import AdmitWork
 from .links import WorkerLink
 from .opening import Identity
+from .slots import Slots
 from .state_dir import StateDir
 from .workers import Workers
 
@@ -55,8 +56,8 @@ class Dispatcher:
         clock: Clock,
         blocking: Blocking[Any],
         on_news: Callable[[str, Word], None],
-        first_serial: int,
         zygote: bool | None,
+        slots: Slots,
     ) -> None:
         self.links: dict[str, WorkerLink] = {}
         self._place = place
@@ -68,7 +69,8 @@ class Dispatcher:
         self._workers = Workers(blocking, zygote)
         # Of each request id that somebody is starting: a lock lives as long as anyone holds or awaits it.
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        self._serials = itertools.count(first_serial)
+        self._serials = itertools.count(identity.first_serial)
+        self._slots = slots
 
     def close(self) -> None:
         """Let go of every worker.  They go on."""
@@ -79,15 +81,15 @@ class Dispatcher:
     async def start(self, prepared: Prepared) -> tuple[Admission, str]:
         """The admission, and the worker's first word (``released``, …) for what was dispatched now.
 
-        Raises ``IDEMPOTENCY_CONFLICT``, ``NO_SPACE``, ``JOURNAL_BEHIND``, and what the journal raises.
+        Raises ``IDEMPOTENCY_CONFLICT``, ``CAPACITY_EXHAUSTED``, ``NO_SPACE``, ``JOURNAL_BEHIND``, and
+        what the journal raises.
         """
-        request = prepared.request
-        turn = self._turns.setdefault((request.owner, request.request_id), asyncio.Lock())
+        turn = self._turns.setdefault(prepared.key, asyncio.Lock())
         async with turn:
             return await self._start(prepared)
 
     async def _start(self, prepared: Prepared) -> tuple[Admission, str]:
-        work = AdmitWork(self._place, self._identity, self._clock, self._serials, prepared)
+        work = AdmitWork(self._place, self._identity, self._clock, self._serials, prepared, self._slots)
         try:
             admission = await self._journal.write(work)
         except BaseException as error:
@@ -112,7 +114,7 @@ class Dispatcher:
             return "closed"
         link = WorkerLink(place.run_id, ours, self._news)
         try:
-            link.send_ahead(prepared.spec_frame(place, paths))
+            link.send_ahead(prepared.spec_frame(place, paths, queued=work.queued))
             await self._workers.start(place.run_id, theirs.fileno(), log, paths.log(place.attempt))
         except OSError:
             link.close()

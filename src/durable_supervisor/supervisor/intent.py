@@ -1,4 +1,4 @@
-"""The one transaction in which a request becomes an intent: look up, make and lock the log, write the row.
+"""The one transaction in which a request becomes an intent: look up, count, make the log, write the row.
 
 All of it runs in the journal's own thread, so that a start costs one hop and one
 commit.  Nothing is dispatched before that commit is on the disk.
@@ -16,6 +16,7 @@ from ..journal import runs
 from ..journal.rows import Admission
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_run_id
+from ..model.states import RunState
 from ..process import forks
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
@@ -25,19 +26,25 @@ from ..runlog.paths import RunPaths, shard_of
 from ..runlog.reader import LogReader
 from .admission import Place, Prepared
 from .opening import RECOVER_HINT, Identity, judge_stranger
+from .slots import Slots
 from .state_dir import StateDir, check_space, no_space, unusable
 
 if TYPE_CHECKING:
     import sqlite3
 
-_NOTHING_WRITTEN = (ErrorCode.BUSY, ErrorCode.NO_SPACE, ErrorCode.JOURNAL_BEHIND)
+_NOTHING_WRITTEN = (
+    ErrorCode.BUSY,
+    ErrorCode.NO_SPACE,
+    ErrorCode.JOURNAL_BEHIND,
+    ErrorCode.CAPACITY_EXHAUSTED,
+)
 
 
 class AdmitWork:
     """One request's part of a journal transaction.
 
-    Called again after a rollback, it goes on with the log it has made.  ``log`` is the
-    locked descriptor, -1 while there is none; `let_go` or the dispatcher closes it.
+    Called again after a rollback, it goes on with the slot and the log that it has.  ``log`` is
+    the locked descriptor, -1 while there is none; `let_go` or the dispatcher closes it.
     """
 
     def __init__(
@@ -47,9 +54,13 @@ class AdmitWork:
         clock: Clock,
         serials: Iterator[int],
         prepared: Prepared,
+        slots: Slots,
     ) -> None:
         self.log = -1
         self.place: Place | None = None
+        self.queued = False
+        self._slots = slots
+        self._reserved = 0  # the attempt that a slot, or a place in the queue, is reserved for
         self._directory = directory
         self._identity = identity
         self._clock = clock
@@ -59,12 +70,15 @@ class AdmitWork:
     def __call__(self, conn: sqlite3.Connection) -> Admission:
         """``new`` and ``retry`` carry an intent and a log; of any other kind nothing was made.
 
-        Raises ``NO_SPACE``, ``JOURNAL_BEHIND``, and OSError where the log cannot be made.
+        Raises ``CAPACITY_EXHAUSTED`` (for what is not known yet only), ``NO_SPACE``, ``JOURNAL_BEHIND``,
+        and OSError where the log cannot be made.
         """
         request, prepared = self._prepared.request, self._prepared
         known = runs.preview(conn, request.owner, request.request_id, prepared.digests, prepared.key_id)
         if known is not None and known.kind != "retryable":
             return known
+        if not self._reserved:
+            self._reserve(1 if known is None else known.row.attempt + 1)
         if self.place is None:
             check_space(self._directory)
             self.place = self._choose(known)
@@ -72,7 +86,7 @@ class AdmitWork:
         if self.log < 0:
             self.log = self._create_log(self.place)
             failpoint("start.log_created")
-        intent = prepared.intent(self.place, boot_id(), self._clock.wall_ns())
+        intent = prepared.intent(self.place, boot_id(), self._clock.wall_ns(), queued=self.queued)
         admission = runs.admit(conn, intent)
         failpoint("start.admitting")
         return admission
@@ -89,6 +103,9 @@ class AdmitWork:
         anybody's.  After anything else (a cancelled loop) there may be one, which the log
         then proves never dispatched; without one the next opening sweeps the log away.
         """
+        if self._reserved:
+            self._slots.give_back(self._prepared.key, self._reserved)
+            self._reserved = 0
         if self.log < 0 or self.place is None:
             return
         refused = isinstance(error, SupervisorError) and error.code in _NOTHING_WRITTEN
@@ -97,6 +114,11 @@ class AdmitWork:
                 os.unlink(self.paths().log(self.place.attempt))
         forks.close(self.log)
         self.log = -1
+
+    def _reserve(self, attempt: int) -> None:
+        state = self._slots.admit(self._prepared.key, attempt, queue=self._prepared.queueing.queue)
+        self.queued = state is RunState.QUEUED
+        self._reserved = attempt
 
     def _choose(self, known: Admission | None) -> Place:
         """A new run, or the next attempt of one that provably never ran."""

@@ -23,7 +23,7 @@ class WorkerLink:
     """The channel (a socket of `forks.socketpair`) to a worker that this process started.
 
     Messages only say *look*: every fact is read from the run log.  ``first_word``
-    resolves at the first of released, not started, or the channel's end.
+    resolves at the first of queued, released, not started, or the channel's end.
     """
 
     def __init__(self, run_id: str, channel: socket.socket, on_news: OnNews) -> None:
@@ -120,10 +120,12 @@ class WorkerLink:
                 asked.set_result(message)
 
     def _heard(self, word: str) -> None:
-        if word not in ("released", "not_started", "finished"):
+        if word not in ("queued", "released", "not_started", "finished"):
             return
         if not self.first_word.done():
             self.first_word.set_result(word)
+        if word == "queued":
+            return
         if word == "released":
             self._on_news(self.run_id)
             return

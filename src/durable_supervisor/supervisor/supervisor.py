@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from ..journal import runs
 from ..journal.connection import Journal
 from ..journal.listing import judged_runs
-from ..journal.rows import Admission, RunRow
-from ..model.answers import ReconcileReport, Run, ShutdownReport, StopReceipt
+from ..journal.rows import RunRow
+from ..model.answers import Capacity, ReconcileReport, Run, ShutdownReport, StopReceipt
 from ..model.command import Command, Completion, Limits, check_timeout, completion_of
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
@@ -28,20 +28,22 @@ from ..reconcile.observe import Place
 from . import opening
 from . import state_dir as directory
 from .admission import Host, Prepared, Queueing
-from .dispatch import NOT_KNOWN, Dispatcher, Word
+from .dispatch import Dispatcher, Word
 from .hosting import read_host
 from .logs import report
 from .observer import Observer
 from .opening import Identity
 from .pending import Opening
+from .queue import Queue
 from .resolving import Resolver
+from .slots import DEFAULT_QUEUED_RUNS, Bounds, Slots
+from .starting import Starter
 from .state_dir import Ownership, StateDir
 from .watches import Watches
 
 T = TypeVar("T")
 
 OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
-_LOOK_AGAIN = (0.005, 0.02, 0.1, 0.3)  # seconds
 _RELEASE_FOLD_DELAY = 0.05  # a run that is over by then needs no separate "running" in the journal
 
 
@@ -60,6 +62,7 @@ class Supervisor(Observer):
         ident: Identity,
         clock: Clock,
         zygote: bool | None,
+        bounds: Bounds,
     ) -> None:
         super().__init__(place)
         self._ownership = ownership
@@ -80,9 +83,14 @@ class Supervisor(Observer):
             interval=math.inf,
             executor=self._lookup.threads,
         )
+        self._slots = Slots(bounds, boot_id())
         self._dispatcher = Dispatcher(
-            place, journal, ident, clock, self._lookup.blocking, self._on_news, ident.first_serial, zygote
+            place, journal, ident, clock, self._lookup.blocking, self._on_news, zygote, self._slots
         )
+        self._queue = Queue(
+            self._slots, journal, self._reconciler, clock, self._dispatcher.links, self._controller.tell
+        )
+        self._starter = Starter(self._dispatcher, self._reconciler, self._queue)
         self._resolver = Resolver(self._lookup, journal, self._reconciler, clock)
         self._watches = Watches(self._reconciler.mark)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -96,22 +104,28 @@ class Supervisor(Observer):
         *,
         wait: float = OWNER_WAIT,
         zygote: bool | None = None,
+        max_concurrent_runs: int | None = None,
+        max_runs_per_owner: int | None = None,
+        max_queued_runs: int | None = DEFAULT_QUEUED_RUNS,
     ) -> Opening[Supervisor]:
         """Own ``state_dir`` (else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's state directory).
 
         Use it with ``async with``, or await it and call `close`.  ``wait`` is how many
         seconds to wait for a short-lived owner.  ``zygote``: fork workers from a small
         preloaded process (None: from the second start on) or start each by exec (False).
+        ``max_…``: how many runs may hold a slot (in all, and of one owner) and wait in the
+        queue; None: any number.  Lower ones than before end nobody.
 
-        Raises ``STATE_DIR_IN_USE`` (``details["pid"]``), ``STATE_DIR_REFUSED``, ``NO_SPACE``,
-        ``JOURNAL_MISSING``, ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``, ``JOURNAL_NEWER``,
-        ``JOURNAL_CORRUPT``, ``BUSY``.
+        Raises ``INVALID_REQUEST``, ``STATE_DIR_IN_USE`` (``details["pid"]``), ``STATE_DIR_REFUSED``,
+        ``NO_SPACE``, ``JOURNAL_MISSING``, ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``,
+        ``JOURNAL_NEWER``, ``JOURNAL_CORRUPT``, ``BUSY``.
         """
-        return Opening(lambda: cls._open(state_dir, wait, zygote))
+        bounds = Bounds(max_concurrent_runs, max_runs_per_owner, max_queued_runs)
+        return Opening(lambda: cls._open(state_dir, wait, zygote, bounds))
 
     @classmethod
     async def _open(
-        cls, state_dir: str | os.PathLike[str] | None, wait: float, zygote: bool | None
+        cls, state_dir: str | os.PathLike[str] | None, wait: float, zygote: bool | None, bounds: Bounds
     ) -> Supervisor:
         check_platform()
         place = directory.locate(state_dir)
@@ -125,10 +139,11 @@ class Supervisor(Observer):
         except BaseException:
             ownership.release()
             raise
-        sup = cls(place, ownership, journal, ident, Clock(), zygote)
+        sup = cls(place, ownership, journal, ident, Clock(), zygote, bounds)
         try:
             await sup._reconciler.pass_once()
             failpoint("open.judged")
+            await sup._queue.load(place.runs, sup._lookup.blocking)
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
             sup._in_background(sup._adopt())
         except BaseException:
@@ -161,6 +176,7 @@ class Supervisor(Observer):
         await asyncio.shield(self._closer)
 
     async def _close(self) -> None:
+        await self._queue.close()
         while self._tasks:  # a start under way is finished whole
             await asyncio.wait(set(self._tasks))
         self._lookup.closed = True
@@ -186,6 +202,7 @@ class Supervisor(Observer):
         check_timeout("timeout", timeout)
         self._lookup.check_open()
         self._admitting = False
+        await self._queue.close()  # a slot that a stop frees is nobody's
         deadline = self._loop.time() + timeout
         stopped: list[str] = []
         unconfirmed: list[str] = []
@@ -250,7 +267,11 @@ class Supervisor(Observer):
         queueing = Queueing(queue, priority)
         prepared = Prepared(request, host or read_host(), self._identity.key, queueing)
         opening.check_in_place(self._place, self._journal_inode)
-        return await asyncio.shield(self._spawn_task(self._start(prepared)))
+        return await asyncio.shield(self._spawn_task(self._starter.start(prepared)))
+
+    def capacity(self) -> Capacity:
+        """The limits, and how many runs hold a slot and wait for one now."""
+        return self._slots.capacity()
 
     async def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
         """An operator's audited word on an unknown or quarantined run.
@@ -261,7 +282,9 @@ class Supervisor(Observer):
         Raises ``NOT_RESOLVABLE``, ``INVALID_REQUEST``, ``NOT_CONFIRMED``.
         """
         self._lookup.check_open()
-        return await self._resolver.resolve((await self._lookup.row(run)).run_id, action, note)
+        seen = await self._resolver.resolve((await self._lookup.row(run)).run_id, action, note)
+        self._account(await self._lookup.row(seen.id))  # with this word its slot is free
+        return seen
 
     async def reconcile(self) -> ReconcileReport:
         """Judge every open and quarantined run from its evidence, now."""
@@ -283,30 +306,6 @@ class Supervisor(Observer):
         return receipt
 
     # Behind them.
-
-    async def _start(self, prepared: Prepared) -> Run:
-        admission, word = await self._dispatcher.start(prepared)
-        if admission.kind == "existing" and admission.row.state in JUDGED_STATES:
-            # The evidence may say more than the row; a not_started that it proves by now is tried again.
-            row = await self._reconciler.judge(admission.row.run_id)
-            if not row.may_retry:
-                return _answer(admission, row.state)
-            admission, word = await self._dispatcher.start(prepared)
-        state = admission.row.state
-        if word == "released":
-            state = RunState.RUNNING
-        elif word != NOT_KNOWN:
-            state = (await self._judge_ended(admission.row.run_id)).state
-        return _answer(admission, state)
-
-    async def _judge_ended(self, run_id: str) -> RunRow:
-        """Its channel has ended; the kernel may take a moment more to free the lock of a dying worker."""
-        for pause in _LOOK_AGAIN:
-            row = await self._reconciler.judge(run_id)
-            if row.state not in OPEN_STATES:
-                break
-            await asyncio.sleep(pause)
-        return row
 
     def _on_news(self, run_id: str, word: Word) -> None:
         if self._lookup.closed:
@@ -352,8 +351,13 @@ class Supervisor(Observer):
         if self._admitting and run_id not in self._dispatcher.links:
             self._watches.ensure(seen)
 
+    def _account(self, row: RunRow) -> None:
+        self._slots.note(row)
+        self._queue.serve()
+
     def _changed(self, row: RunRow) -> None:
         report(row)
+        self._account(row)
         if row.state is RunState.QUARANTINED and self._admitting:
             self._in_background(self._watch(row.run_id))
 
@@ -391,16 +395,3 @@ class Supervisor(Observer):
                 phase=Phase.ADMIT,
                 hint="open it again",
             )
-
-
-def _answer(admission: Admission, state: RunState) -> Run:
-    row = admission.row
-    return Run(
-        row.run_id,
-        state,
-        row.request_id,
-        row.attempt,
-        admission.kind,
-        row.nested_in,
-        row.survives_unit_restart,
-    )

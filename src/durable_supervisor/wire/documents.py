@@ -101,7 +101,9 @@ class ListDocument(Document):
     """Runs, newest first."""
 
     schema_: Literal["durable-supervisor/list/1"] = Field(alias="schema")
-    runs: list[RunSummary]
+    runs: list[RunSummary] | list[InspectDocument] = Field(
+        description="summaries; whole inspect documents where the service was asked with detail=full"
+    )
     next_before: int | None = Field(description="pass as before for the next page; null at the end")
 
 
@@ -117,6 +119,69 @@ class FeedDocument(Document):
     reason: str | None
 
 
+class FeedPageDocument(Document):
+    """What the service answers to ``feed``."""
+
+    schema_: Literal["durable-supervisor/feed-page/1"] = Field(alias="schema")
+    entries: list[FeedDocument]
+    next_after: Count = Field(description="pass as after for the next page")
+
+
+class PageDocument(Document):
+    """What the service answers to ``events``."""
+
+    schema_: Literal["durable-supervisor/page/1"] = Field(alias="schema")
+    run_id: RunId
+    events: list[EventDocument]
+    next_after: Count = Field(description="pass as after for the next page")
+    head: Count = Field(description="seq of the newest event")
+    generation: Count = Field(description="rises when a repair may have lost events that readers saw")
+    end: bool = Field(description="true: the run is over, and all of it is delivered")
+
+
+class CallerForm(Document):
+    """Who the service takes the client for."""
+
+    principal: str
+    owner: str
+    namespace: str
+
+
+class ServiceLimits(Document):
+    """What the service takes at most; null means unbounded."""
+
+    max_body_bytes: Count
+    max_page: Count
+    max_connections: Count
+    max_concurrent_runs: Count | None
+    max_runs_per_owner: Count | None
+    max_queued_runs: Count | None
+
+
+class ServiceRuns(Document):
+    """Runs of all owners; null for a caller who is no operator."""
+
+    held: Count | None = Field(description="runs that hold a slot, or whose end is unresolved")
+    queued: Count | None
+
+
+class InfoDocument(Document):
+    """What the service says of itself."""
+
+    schema_: Literal["durable-supervisor/info/1"] = Field(alias="schema")
+    product: Literal["durable-supervisor"]
+    version: str
+    api_versions: list[int]
+    phase: Literal["accepting", "draining"] = Field(description="draining: nothing more is started")
+    pid: Count
+    state_dir: str
+    directory_id: str
+    started_at: Time
+    caller: CallerForm
+    limits: ServiceLimits
+    runs: ServiceRuns
+
+
 class StopDocument(Document):
     """The durable answer to ``stop``."""
 
@@ -124,7 +189,7 @@ class StopDocument(Document):
     run_id: RunId
     state: RunState
     control_id: str | None
-    result: Literal["stopping", "already_stopping", "already_ended"]
+    result: Literal["stopping", "already_stopping", "already_ended", "not_started"]
     confirmed: bool = Field(description="true: it is over, and nothing of it is left running")
     outcome: OutcomeForm | None
 
@@ -247,8 +312,11 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "error": ErrorDocument,
     "event": EventDocument,
     "feed": FeedDocument,
+    "feed-page": FeedPageDocument,
+    "info": InfoDocument,
     "inspect": InspectDocument,
     "list": ListDocument,
+    "page": PageDocument,
     "receipt": ReceiptDocument,
     "reconcile": ReconcileDocument,
     "recover": RecoverDocument,

@@ -1,0 +1,174 @@
+"""Free slots go to the runs that wait for one, each held by its own waiting worker.
+
+That a run leaves the queue is on the disk (``queued`` to ``starting``, a compare-and-set in the
+journal) before its worker hears of it.  So whatever happens, a row that says ``queued`` is
+proof that the program never ran: also after a power loss, which may take back what the
+worker logged, and would take back a word that had been sent too early.  Between the two a crash
+leaves a ``starting`` row with a worker that still waits: the next to open tells it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..journal import runs
+from ..journal.advance import advance
+from ..journal.connection import Journal
+from ..journal.errors import StaleState
+from ..journal.listing import SlotRow, slot_rows
+from ..journal.rows import RunRow
+from ..model.errors import SupervisorError
+from ..model.states import OPEN_STATES, RunState, Trigger
+from ..process.clock import Clock, boot_id
+from ..process.failpoints import failpoint
+from ..reconcile.loop import Reconciler
+from ..runlog.paths import RunPaths
+from ..runlog.reader import LogReader
+from .links import WorkerLink
+from .logs import report
+from .slots import Slots, Waiter, holds_slot, waiter_of
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_RETRY_SECONDS = 1.0
+_FOLD_DELAY = 0.05  # a run that is over by then needs no separate "running" in the journal
+
+# ``tell(run_id, op, control_id)``: the worker has answered this control, or there is none any more.
+Tell = Callable[[str, str, str], Awaitable[None]]
+
+
+class Queue:
+    """Serves the queue of one supervisor.  A worker that does not answer holds up nobody else."""
+
+    def __init__(
+        self,
+        slots: Slots,
+        journal: Journal,
+        reconciler: Reconciler,
+        clock: Clock,
+        links: Mapping[str, WorkerLink],
+        tell: Tell,
+    ) -> None:
+        self._slots = slots
+        self._journal = journal
+        self._reconciler = reconciler
+        self._clock = clock
+        self._links = links
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._counting: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def load(self, runs_dir: str, blocking: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
+        """Fill the ledger from the journal, whose runs have just been judged, and serve the queue."""
+        rows = await self._journal.read(partial(slot_rows, boot_id=boot_id()))
+        starting = [row for row in rows if row.state is RunState.STARTING]
+        untold = await blocking(lambda: {row.run_id for row in starting if _still_waits(row, runs_dir)})
+        queued = [row for row in rows if row.state is RunState.QUEUED or row.run_id in untold]
+        held = [row for row in rows if row not in queued and holds_slot(row, boot_id())]
+        self._slots.load(held, queued)
+        for row in queued:
+            if row.stop_requested:  # the stop itself may have been lost with an earlier owner
+                self._in_background(self._tell_again(row.run_id, "stop", row.attempt))
+        self.serve()
+
+    def line_up(self, row: RunRow) -> None:
+        """The worker of this queued run waits."""
+        self._slots.line_up(waiter_of(row))
+        self.serve()
+
+    def serve(self) -> None:
+        """A slot may be free: let go whose turn it is."""
+        if self._closed:
+            return
+        for waiter in self._slots.pick():
+            self._in_background(self._let_go(waiter))
+
+    async def count_again(self) -> None:
+        """Somebody found no slot: runs may have ended that the journal does not know of yet.
+
+        Many callers share one look.
+        """
+        if self._counting is None or self._counting.done():
+            self._counting = asyncio.create_task(self._count())
+        await asyncio.shield(self._counting)
+
+    async def close(self) -> None:
+        """Let nobody go any more; those that wait go on waiting."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def _let_go(self, waiter: Waiter) -> None:
+        failpoint("queue.picked")
+        try:
+            row = await self._journal.write(partial(_mark, waiter=waiter, now_ns=self._clock.wall_ns()))
+        except StaleState:  # it has left the queue by itself
+            self._slots.give_back(waiter.key, waiter.attempt)
+            self._reconciler.mark(waiter.run_id)
+            self.serve()
+            return
+        except SupervisorError as error:  # a busy journal, a full disk
+            report(error)
+            self._slots.put_back(waiter)
+            self._loop.call_later(_RETRY_SECONDS, self.serve)
+            return
+        failpoint("queue.marked")
+        if row.stop_requested:  # whoever asked for it tells the worker
+            self._slots.put_back(waiter, ready=False)
+            self.serve()
+            return
+        await self._tell_again(row.run_id, "dispatch", row.attempt)
+        failpoint("queue.sent")
+
+    async def _tell_again(self, run_id: str, op: str, attempt: int) -> None:
+        """The id is the same each time, so that a worker takes it once however often it is told."""
+        await self._tell(run_id, op, f"queue-{op}-{attempt}")
+        self._loop.call_later(_FOLD_DELAY, self._reconciler.mark, run_id)
+
+    async def _count(self) -> None:
+        rows = await self._journal.read(partial(slot_rows, boot_id=boot_id()))
+        doubtful = [row.run_id for row in rows if row.state in OPEN_STATES and not self._is_watched(row)]
+        if doubtful:
+            await self._reconciler.judge_all(doubtful)
+
+    def _is_watched(self, row: SlotRow) -> bool:
+        """The journal gets to know of its end as soon as anybody."""
+        link = self._links.get(row.run_id)
+        return link is not None and not link.ended.done()
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        async def guarded() -> None:
+            try:
+                await work
+            except SupervisorError as error:
+                report(error)
+
+        task = asyncio.create_task(guarded(), name="durable-supervisor-queue")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _mark(conn: sqlite3.Connection, waiter: Waiter, now_ns: int) -> RunRow:
+    """Out of the queue, unless it has left it already, or its owner wants it stopped."""
+    row = runs.get(conn, waiter.run_id)
+    if row is None or row.attempt != waiter.attempt or row.state not in (RunState.QUEUED, RunState.STARTING):
+        raise StaleState(waiter.run_id, RunState.QUEUED, RunState.NOT_STARTED if row is None else row.state)
+    if row.stop_requested or row.state is RunState.STARTING:
+        return row
+    moved = advance(conn, row, Trigger.DISPATCH, now_ns)
+    failpoint("queue.marking")
+    return moved
+
+
+def _still_waits(row: SlotRow, runs_dir: str) -> bool:
+    """Was it let go, and never told?  Its log says so."""
+    evidence = LogReader(RunPaths(runs_dir, row.shard, row.run_id), row.attempt).evidence()
+    return evidence.waiting and evidence.terminal is None
