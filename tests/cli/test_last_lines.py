@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_supervisor.cli.verbs_logs import _LastLines
+from durable_supervisor.cli.last_lines import LastLines
 from durable_supervisor.model.events import Event, Kind
 
 
@@ -14,7 +14,7 @@ from durable_supervisor.model.events import Event, Kind
     st.integers(0, 6),
 )
 def test_the_same_bytes_as_tail(chunks: list[bytes], count: int) -> None:
-    kept = _LastLines(count)
+    kept = LastLines(count)
     for seq, data in enumerate(chunks, start=1):
         kept.add(Event(seq, 0, 0, Kind.OUTPUT, {"stream": "stdout", "offset": 0}, data))
     whole = b"".join(chunks)
@@ -23,13 +23,13 @@ def test_the_same_bytes_as_tail(chunks: list[bytes], count: int) -> None:
 
 
 def test_memory_is_bounded_by_the_lines_asked_for() -> None:
-    kept = _LastLines(2)
+    kept = LastLines(2)
     for seq in range(1, 1000):
         kept.add(Event(seq, 0, 0, Kind.OUTPUT, {"stream": "stdout", "offset": seq}, b"line\n"))
     assert len(kept._events) <= 3
 
 
 def test_the_offset_follows_the_cut() -> None:
-    kept = _LastLines(1)
+    kept = LastLines(1)
     kept.add(Event(1, 0, 0, Kind.OUTPUT, {"stream": "stdout", "offset": 10}, b"one\ntwo\n"))
     assert [event.to_dict()["offset"] for event in kept.events()] == [14]

@@ -24,7 +24,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "inspect": ("verbs_read", "inspect"),
     "events": ("verbs_events", "events"),
     "logs": ("verbs_logs", "logs"),
-    "attach": ("verbs_watch", "attach"),
+    "attach": ("verbs_attach", "attach"),
     "replay": ("verbs_watch", "replay"),
     "wait": ("verbs_read", "wait"),
     "stop": ("verbs_control", "stop"),

@@ -21,6 +21,7 @@ OUTCOME_UNKNOWN: Final = 6
 TIMEOUT: Final = 124  # as timeout(1)
 INTERRUPTED: Final = 130  # 128 + SIGINT
 BROKEN_PIPE: Final = 141  # 128 + SIGPIPE
+TERMINATED: Final = 143  # 128 + SIGTERM
 SIGNAL_BASE: Final = 128
 
 HELP: Final = (

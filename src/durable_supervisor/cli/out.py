@@ -88,7 +88,7 @@ def write_bytes(data: bytes, descriptor: int = STDOUT) -> None:
 
 async def write_patiently(data: bytes, descriptor: int = STDOUT) -> None:
     """As `write_bytes`, but a reader that does not read never holds up the event loop (Ctrl-C!)."""
-    if len(data) <= _PIPE_ROOM and _ready(descriptor):
+    if len(data) <= _PIPE_ROOM and ready(descriptor):
         write_bytes(data, descriptor)
         return
     import asyncio
@@ -146,7 +146,8 @@ def _cannot_write(descriptor: int, error: OSError) -> SupervisorError:
     )
 
 
-def _ready(descriptor: int) -> bool:
+def ready(descriptor: int) -> bool:
+    """Will a short write not block?"""
     # poll, not select: a descriptor may be above 1023.  Regular files are always ready.
     poller = select.poll()
     poller.register(descriptor, select.POLLOUT)

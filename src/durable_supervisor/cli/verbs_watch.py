@@ -1,4 +1,4 @@
-"""``attach`` and ``replay``: a run as it was and is seen on a terminal."""
+"""``replay``: a run as it was seen on a terminal."""
 
 from __future__ import annotations
 
@@ -18,62 +18,6 @@ if TYPE_CHECKING:
 
 _Speed = Annotated[str, typer.Option("--speed", metavar="X", help="2 is twice as fast, 0.5 half as fast.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the output, no remarks on stderr.")]
-
-
-def attach(
-    context: typer.Context,
-    run: RunId,
-    after: After = "0",
-    raw: Raw = False,
-    quiet: _Quiet = False,
-    json: Json = False,
-    state_dir: StateDir = None,
-    socket: SocketPath = None,
-) -> int:
-    """Show a run's output so far, then live until it ends.
-
-    Ctrl-C detaches: the run goes on. Leaves with 0; 'wait' gives the program's code.
-
-    \b
-    Example:
-      dsup attach 4f7k
-    """
-    shared = settings(context, json, state_dir, socket)
-    printer = Printer(escape=terminals(raw=raw), facts=not quiet)
-    start = parse.whole("after", after)
-    seen = _Seen(start)
-    try:
-        return drive(_attach(shared, run, seen, printer))
-    except KeyboardInterrupt:
-        out.note(f"\ndetached after event {seen.seq}; the run goes on ('dsup attach {run}' comes back)")
-        return exit_codes.OK
-
-
-# Told by the timeline itself; the verdict on a run that lost its worker may be in no log yet.
-_VERDICTS = ("run.not_started", "run.unknown", "run.quarantined", "run.resolved")
-
-
-class _Seen:
-    """How far an attached reader has come."""
-
-    __slots__ = ("kind", "seq")
-
-    def __init__(self, seq: int) -> None:
-        self.seq = seq
-        self.kind = ""
-
-
-async def _attach(shared: Settings, run: str, seen: _Seen, printer: Printer) -> int:
-    async with observing(shared) as observer:
-        async for event in observer.follow(run, after=seen.seq):
-            await _show(shared, event, printer)
-            seen.seq, seen.kind = event.seq, event.kind
-        await printer.finish()
-        await printer.end_line()
-        over = await observer.inspect(run)
-    if printer.facts and not shared.json and over.outcome is None and seen.kind not in _VERDICTS:
-        out.note(f"{over.id} is {over.state.value} ({over.reason}); 'dsup inspect {over.id}' tells more")
-    return exit_codes.OK
 
 
 async def _show(shared: Settings, event: Event, printer: Printer) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from ..model.answers import ControlReceipt, StopReceipt
 from ..model.events import Event
 from ..model.ids import new_id
+from ..model.view import RunView
 from .controls import Controller
 from .dial import not_confirmed
 from .line import Line
@@ -88,6 +89,10 @@ class Attachment:
                 return await self._ask_for_lease(steal, timeout)
         except TimeoutError:
             raise not_confirmed(self._run, "the lease", timeout) from None
+
+    async def inspect(self) -> RunView:
+        """See `Observer.inspect`."""
+        return await self._observer.inspect(self._run)
 
     async def write_stdin(
         self, data: BytesLike, *, eof: bool = False, timeout: float = 30.0
