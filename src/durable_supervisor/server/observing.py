@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from ..supervisor.logs import logger
 from .metrics import Metrics
@@ -18,7 +19,6 @@ _UNMATCHED: Final = "unmatched"  # whatever a client asked for: paths are unboun
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Middleware = Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]
 
 
 def observe(metrics: Metrics) -> Middleware:

@@ -1,0 +1,53 @@
+"""Be told when names in a directory change (inotify(7)), without looking again and again."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_HEAD = struct.Struct("@iIII")  # watch, mask, cookie, length of the name
+_NONBLOCK, _CLOEXEC = 0o4000, 0o2000000
+_MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
+_DELETE_SELF, _MOVE_SELF = 0x400, 0x800
+_ONLY_DIRECTORY = 0x01000000
+_CHANGES = _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLY_DIRECTORY
+_BUFFER = 64 * 1024
+
+
+def watch_directory(path: str) -> int:
+    """A descriptor that turns readable when a name in ``path`` comes, goes or is exchanged.
+
+    Raises OSError: no such directory, no watch left, or no inotify on this system.
+    """
+    if not hasattr(_libc, "inotify_init1"):
+        raise OSError("this system has no inotify")
+    fd = int(_libc.inotify_init1(_NONBLOCK | _CLOEXEC))
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "inotify_init1")
+    if _libc.inotify_add_watch(fd, os.fsencode(path), _CHANGES) < 0:
+        error = ctypes.get_errno()
+        os.close(fd)
+        raise OSError(error, "inotify_add_watch")
+    return fd
+
+
+def changed_names(fd: int) -> set[bytes]:
+    """Names that have changed since the last call; the empty one stands for the directory itself.
+
+    Events that the kernel had to drop count as a change of the directory.
+    """
+    names: set[bytes] = set()
+    while True:
+        try:
+            data = os.read(fd, _BUFFER)
+        except BlockingIOError:
+            return names
+        offset = 0
+        while offset < len(data):
+            *_, length = _HEAD.unpack_from(data, offset)
+            offset += _HEAD.size
+            names.add(data[offset : offset + length].rstrip(b"\0"))
+            offset += length

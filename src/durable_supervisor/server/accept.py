@@ -1,0 +1,144 @@
+"""The accept loop: from a listening socket to connections, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from ..model.errors import SupervisorError
+from ..process import forks
+from ..supervisor.logs import logger
+from .connections import MAX_REFUSALS, REFUSAL_SECONDS, Connection, Held, decide, peer_uid
+from .errors import crowded
+from .peers import Caller, denied
+from .service import Service
+
+_SHORT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_SHORTAGE_PAUSE = 0.1
+
+
+class Acceptor:
+    """Takes in connections and keeps track of those that are open."""
+
+    def __init__(self, service: Service, manager: web.Server) -> None:
+        self._service = service
+        self._manager = manager
+        self._callers: Mapping[int, Caller] = service.callers
+        self._open: dict[Connection, int] = {}  # with its uid
+        self._refused = 0
+        self._loop = asyncio.get_running_loop()
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Accept for ever; being short of descriptors costs an idle connection, and a pause."""
+        while True:
+            try:
+                connection, _ = await self._loop.sock_accept(listener)
+            except OSError as error:
+                if error.errno in _SHORT_OF:
+                    self._close_longest_idle()
+                    await asyncio.sleep(_SHORTAGE_PAUSE)
+                elif listener.fileno() < 0 or error.errno == errno.EINVAL:
+                    return  # closed, or shut down: this was all
+                continue
+            await self._take_in(connection)
+
+    def drain(self, listener: socket.socket) -> None:
+        """Take in who still waits at a socket that has been replaced, without waiting for more."""
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            connection.setblocking(False)
+            self._service.keep(self._loop.create_task(self._take_in(connection)))
+
+    async def _take_in(self, connection: socket.socket) -> None:
+        try:
+            uid = peer_uid(connection)
+        except OSError:
+            connection.close()
+            return
+        refusal = self._refusal(uid)
+        if refusal is not None and self._refused >= MAX_REFUSALS:
+            connection.close()  # without a word: there are too many of them
+            return
+        protocol = _Counted(self, uid, self._manager, self._callers.get(uid), refusal)
+        try:
+            await self._loop.connect_accepted_socket(lambda: protocol, connection)
+        except (OSError, ValueError):
+            connection.close()  # it has gone already
+
+    def _refusal(self, uid: int) -> SupervisorError | None:
+        if uid not in self._callers:
+            return denied(uid)
+        most = self._service.max_connections
+        share = most if len(self._callers) <= 2 else most - most // 4
+        held = {
+            Held(one_uid, None if one.busy else one.idle_since): one for one, one_uid in self._open.items()
+        }
+        verdict = decide(held, uid, most, share)
+        if verdict == "refuse":
+            return crowded("connections")
+        if isinstance(verdict, Held):
+            self._let_go(held[verdict])
+        return None
+
+    def _close_longest_idle(self) -> None:
+        idle = [one for one in self._open if not one.busy]
+        if idle:
+            self._let_go(min(idle, key=lambda one: one.idle_since))
+        logger().warning("out_of_descriptors", connections=len(self._open))
+
+    def _let_go(self, connection: Connection) -> None:
+        self._open.pop(connection, None)
+        connection.force_close()
+
+    def opened(self, connection: Connection, uid: int) -> None:
+        """A connection has been made."""
+        if connection.refusal is not None:
+            self._refused += 1
+            # Whatever it does by then: it does not get to hold the place.
+            self._loop.call_later(REFUSAL_SECONDS, connection.force_close)
+            return
+        self._open[connection] = uid
+        self._service.metrics.connections.inc()
+
+    def closed(self, connection: Connection) -> None:
+        """A connection has ended."""
+        if connection.refusal is not None:
+            self._refused -= 1
+            return
+        self._open.pop(connection, None)
+        self._service.metrics.connections.dec()
+
+
+class _Counted(Connection):
+    """A connection that tells the acceptor of its beginning and its end."""
+
+    __slots__ = ("_acceptor", "_descriptor", "_uid")
+
+    def __init__(
+        self,
+        acceptor: Acceptor,
+        uid: int,
+        manager: web.Server,
+        caller: Caller | None,
+        refusal: SupervisorError | None,
+    ) -> None:
+        super().__init__(manager, caller, refusal)
+        self._acceptor = acceptor
+        self._uid = uid
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._descriptor = forks.guard(transport.get_extra_info("socket").fileno())
+        super().connection_made(transport)
+        self._acceptor.opened(self, self._uid)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._acceptor.closed(self)
+        forks.release(self._descriptor)  # the transport closes it next

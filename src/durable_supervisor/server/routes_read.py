@@ -1,0 +1,164 @@
+"""Reading: one verb, one handler."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from aiohttp import web
+
+from ..model.answers import feed_entry
+from ..model.errors import ErrorCode
+from ..model.events import Event
+from ..model.page import Page
+from ..model.schema import schema_name
+from . import queries
+from .errors import answer
+from .peers import listed_owner
+from .route import OF_A_RUN, RUN, Route
+from .routes_follow import follow, follow_feed, wants_stream
+from .service import Call
+
+DEFAULT_PAGE = 100
+_SLICE = 64  # events read at once, so that big ones are counted before too many are in memory
+_MAX_PAGE_BYTES = 4 * 1024 * 1024
+
+
+async def list_runs(call: Call) -> web.Response:
+    """Runs, newest first."""
+    query = call.query
+    page = await call.supervisor.list(
+        limit=query.get("limit", DEFAULT_PAGE),
+        before=query.get("before"),
+        states=query.get("state"),
+        label=query.get("label"),
+        owner=listed_owner(call.caller, query.get("owner"), query.get("namespace")),
+    )
+    form = page.to_dict()
+    if query.get("detail") == "full":
+        form["runs"] = [view.to_dict() for view in page.runs]
+    return answer(form)
+
+
+async def feed(call: Call) -> web.StreamResponse:
+    """Changes of state of all runs."""
+    if wants_stream(call.request):
+        return await follow_feed(call)
+    query = call.query
+    after = query.get("after", 0)
+    owner = listed_owner(call.caller, query.get("owner"), query.get("namespace"))
+    entries = await call.supervisor.feed(after=after, limit=query.get("limit", DEFAULT_PAGE), owner=owner)
+    return answer(
+        {
+            "schema": schema_name("feed-page"),
+            "entries": [feed_entry(entry) for entry in entries],
+            "next_after": entries[-1].position if entries else after,
+        }
+    )
+
+
+async def inspect(call: Call) -> web.Response:
+    """Everything known about one run."""
+    return answer((await call.supervisor.inspect(await call.run())).to_dict())
+
+
+async def events(call: Call) -> web.StreamResponse:
+    """One page of a run's events."""
+    if wants_stream(call.request):
+        return await follow(call)
+    query = call.query
+    run_id = await call.run()
+    page = await _bounded_page(
+        call,
+        run_id,
+        query.get("after", 0),
+        query.get("limit", DEFAULT_PAGE),
+        query.get("kind"),
+        query.get("output", True),
+    )
+    return answer(
+        {
+            "schema": schema_name("page"),
+            "run_id": run_id,
+            "events": [event.to_dict() for event in page.events],
+            "next_after": page.next_after,
+            "head": page.head,
+            "generation": page.generation,
+            "end": page.end,
+        }
+    )
+
+
+async def _bounded_page(
+    call: Call, run_id: str, after: int, limit: int, kinds: Collection[str] | None, output: bool
+) -> Page:
+    """As many events as fit a page of some MiB, and at least one."""
+    found: list[Event] = []
+    size = 0
+    while True:
+        page = await call.supervisor.events(
+            run_id, after=after, limit=min(_SLICE, limit - len(found)), kinds=kinds, output=output
+        )
+        found += page.events
+        size += sum(len(event.data) for event in page.events)
+        moved, after = page.next_after > after, page.next_after
+        if page.end or not moved or len(found) >= limit or size >= _MAX_PAGE_BYTES:
+            return Page(found, page.next_after, page.head, page.generation, page.end)
+
+
+async def wait(call: Call) -> web.Response:
+    """The run once it is over."""
+    run_id = await call.run()
+    waiting = call.supervisor.wait(run_id, timeout=call.query.get("timeout"))
+    async with call.service.place_to_wait():
+        return answer((await call.service.unless_draining(waiting)).to_dict())
+
+
+_WHOSE = (queries.OWNER, queries.NAMESPACE)
+_PAGING = (queries.AFTER, queries.LIMIT)
+
+routes = [
+    Route(
+        "GET",
+        "/v1/list",
+        list_runs,
+        "Runs, newest first",
+        {200: "list"},
+        query=(queries.LIMIT, queries.BEFORE, queries.STATE, queries.LABEL, queries.DETAIL, *_WHOSE),
+        failures=(ErrorCode.OWNER_MISMATCH,),
+    ),
+    Route(
+        "GET",
+        "/v1/feed",
+        feed,
+        "Changes of state of all runs, in the order of their commits",
+        {200: "feed-page"},
+        query=(*_PAGING, *_WHOSE),
+        failures=(ErrorCode.OWNER_MISMATCH,),
+    ),
+    Route(
+        "GET",
+        f"{RUN}/inspect",
+        inspect,
+        "Everything known about one run",
+        {200: "inspect"},
+        failures=OF_A_RUN,
+    ),
+    Route(
+        "GET",
+        f"{RUN}/events",
+        events,
+        "A page of a run's events; with Accept: text/event-stream the same as follow",
+        {200: "page"},
+        query=(*_PAGING, queries.KIND, queries.OUTPUT),
+        failures=(*OF_A_RUN, ErrorCode.CURSOR_AHEAD),
+    ),
+    Route(
+        "GET",
+        f"{RUN}/wait",
+        wait,
+        "The run once it is over",
+        {200: "inspect"},
+        query=(queries.TIMEOUT,),
+        failures=(*OF_A_RUN, ErrorCode.OUTCOME_UNKNOWN, ErrorCode.WAIT_TIMEOUT),
+    ),
+]

@@ -1,0 +1,149 @@
+"""What all handlers share: the supervisor behind them, and the service's own state."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from ..model.errors import invalid
+from ..model.ids import RUN_ID_LENGTH
+from ..supervisor.supervisor import Supervisor
+from .errors import crowded, shutting_down
+from .metrics import Metrics
+from .peers import Caller
+
+T = TypeVar("T")
+_Form = TypeVar("_Form", bound=BaseModel)
+
+Phase = Literal["accepting", "draining"]
+
+HEARTBEAT_SECONDS = 15.0
+STALL_SECONDS = 30.0
+
+
+class Service:
+    """One supervisor on one socket."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        callers: Mapping[int, Caller],
+        max_connections: int,
+        metrics: Metrics,
+        *,
+        heartbeat: float = HEARTBEAT_SECONDS,
+        stall: float = STALL_SECONDS,
+    ) -> None:
+        self.supervisor = supervisor
+        self.callers = callers
+        self.max_connections = max_connections
+        self.metrics = metrics
+        self.max_waiting = max_connections - max_connections // 4
+        self.heartbeat = heartbeat  # seconds between two signs of life to a quiet follower
+        self.stall = stall  # seconds that a follower may take nothing before it is dropped
+        self.started_ns = time.time_ns()
+        self.pid = os.getpid()
+        self.draining = asyncio.Event()
+        self.waiting = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def phase(self) -> Phase:
+        return "draining" if self.draining.is_set() else "accepting"
+
+    @asynccontextmanager
+    async def place_to_wait(self) -> AsyncIterator[None]:
+        """For a call that stays: a quarter of the connections is kept for those that do not.
+
+        Raises ``BUSY``.
+        """
+        if self.waiting >= self.max_waiting:
+            raise crowded("followers and waiters")
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+
+    @contextmanager
+    def follower(self) -> Iterator[None]:
+        """Count one more open stream, for the metrics."""
+        self.metrics.followers.inc()
+        try:
+            yield
+        finally:
+            self.metrics.followers.dec()
+
+    async def whole(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it to its end, even when the client that asked for it vanishes."""
+        task = asyncio.create_task(work)
+        self.keep(task)
+        return await asyncio.shield(task)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold on to a task until it is done; `finish` waits for it."""
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    async def unless_draining(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it, but give it up once the service drains.  Raises ``SHUTTING_DOWN``."""
+        doing = asyncio.ensure_future(work)
+        draining = asyncio.ensure_future(self.draining.wait())
+        try:
+            await asyncio.wait({doing, draining}, return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise shutting_down()
+            return doing.result()
+        finally:
+            draining.cancel()
+            doing.cancel()
+
+    async def finish(self, timeout: float) -> None:
+        """Wait for what `keep` and `whole` hold on to."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=timeout)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller may be gone, and then nobody else looks
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, checked: who asks, and with which parameters and body."""
+
+    request: web.Request
+    service: Service
+    caller: Caller
+    query: dict[str, Any] = field(default_factory=dict)
+    body: Any = None
+
+    @property
+    def supervisor(self) -> Supervisor:
+        return self.service.supervisor
+
+    def form(self, model: type[_Form]) -> _Form:
+        """The body, as the model that the route has declared."""
+        if not isinstance(self.body, model):
+            raise invalid("body", "is missing")
+        return self.body
+
+    async def run(self) -> str:
+        """The full id of the run in the path.
+
+        Raises ``UNKNOWN_RUN``, for another's run exactly as for one that does not exist,
+        ``AMBIGUOUS_RUN``, ``INVALID_REQUEST``.
+        """
+        asked = self.request.match_info["run"]
+        if not (asked.isascii() and asked.isalnum() and len(asked) <= RUN_ID_LENGTH):
+            raise invalid("run", "is no run id, nor the beginning of one", "run_id of what start answered")
+        return await self.supervisor.find(asked, owner=self.caller.sees)

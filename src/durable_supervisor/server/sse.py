@@ -1,0 +1,103 @@
+"""Server-sent events (HTML Living Standard, 9.2): one stream to one follower.
+
+What a follower does not read waits in the log, not here: beyond the transport's
+own small buffer nothing more is read for it.  One that takes nothing at all for a
+while is dropped; its cursor is the last id it has seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+
+from aiohttp import web
+
+from .errors import to_json
+from .service import Service
+
+_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
+_PIECE = 64 * 1024
+_COMMENT = b": heartbeat\n\n"
+
+
+class StalledError(ConnectionError):
+    """The follower has stopped reading."""
+
+
+def message(event: str, form: Mapping[str, object], position: int | None = None) -> bytes:
+    """One message; its data is one line, since the JSON has no newline in it."""
+    identity = b"" if position is None else b"id: %d\n" % position
+    return b"%sevent: %s\ndata: %s\n\n" % (identity, event.encode("ascii"), to_json(form))
+
+
+class Stream:
+    """An open answer that messages are written to."""
+
+    def __init__(self, response: web.StreamResponse, transport: asyncio.Transport, stall: float) -> None:
+        self.response = response
+        self._transport = transport
+        self._stall = stall
+
+    @classmethod
+    async def open(cls, request: web.Request, stall: float) -> Stream:
+        """Send the head.  Raises ConnectionError where the client is gone."""
+        response = web.StreamResponse(headers=_HEADERS)
+        await response.prepare(request)
+        if request.transport is None:
+            raise ConnectionResetError
+        return cls(response, request.transport, stall)
+
+    async def send(self, data: bytes) -> None:
+        """Hand over ``data``, in pieces, as fast as the follower reads.
+
+        Raises `StalledError`, and ConnectionError where the client is gone.
+        """
+        for begin in range(0, len(data), _PIECE):
+            await self._send(data[begin : begin + _PIECE])
+
+    async def _send(self, piece: bytes) -> None:
+        writing = asyncio.ensure_future(self.response.write(piece))
+        try:
+            unsent = None
+            while not (await asyncio.wait({writing}, timeout=self._stall))[0]:
+                left = self._transport.get_write_buffer_size()
+                if unsent is not None and left >= unsent:
+                    self._transport.abort()  # what is buffered will never be read
+                    raise StalledError
+                unsent = left
+        finally:
+            writing.cancel()
+        await writing
+
+
+async def deliver(service: Service, stream: Stream, source: AsyncGenerator[bytes, None]) -> bool:
+    """Write what ``source`` gives, and a comment whenever it has been quiet for a while.
+
+    True when the source has come to its end; False when the service drains before.
+    Raises what the source raises, `StalledError`, and ConnectionError.
+    """
+    draining = asyncio.ensure_future(service.draining.wait())
+    coming = asyncio.ensure_future(_next(source))
+    try:
+        while not draining.done():
+            await asyncio.wait(
+                {coming, draining}, timeout=service.heartbeat, return_when=asyncio.FIRST_COMPLETED
+            )
+            if coming.done():
+                data = coming.result()
+                if data is None:
+                    return True
+                await stream.send(data)
+                coming = asyncio.ensure_future(_next(source))
+            elif not draining.done():
+                await stream.send(_COMMENT)
+        return False
+    finally:
+        draining.cancel()
+        coming.cancel()
+        await asyncio.wait({coming, draining})
+        await source.aclose()
+
+
+async def _next(source: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(source, None)

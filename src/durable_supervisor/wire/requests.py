@@ -1,0 +1,180 @@
+"""What a caller may send over the socket: the bodies of requests.
+
+Closed: a field that is not written here is refused, so that a misspelt bound
+is never silently no bound.  Ranges and grammars are the model's (`model.command`,
+`model.request`); here stands only what JSON may look like.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from ..model.command import (
+    DEFAULT_GRACE,
+    DEFAULT_OUTPUT_BYTES,
+    MAX_LABELS,
+    Command,
+    Completion,
+    Limits,
+    OnLimit,
+    Terminal,
+)
+from .base import Document, RunId, Seconds, Seq
+
+Size = Annotated[int, Field(ge=1, le=10_000)]
+
+
+class Base64Form(Document):
+    """Bytes."""
+
+    base64: str
+
+    @field_validator("base64")
+    @classmethod
+    def _decodable(cls, text: str) -> str:
+        try:
+            base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise ValueError("is not base64") from None
+        return text
+
+
+class TextForm(Document):
+    """Text, written as UTF-8."""
+
+    text: str
+
+
+class TerminalForm(Document):
+    """A pseudo-terminal for the program."""
+
+    columns: Size = 80
+    rows: Size = 24
+    term: Annotated[str, Field(max_length=64)] = "xterm-256color"
+
+
+class CommandForm(Document):
+    """One invocation, without a shell; see `durable_supervisor.Command`."""
+
+    argv: list[str] = Field(description="argv[0] is looked up on the program's own PATH")
+    cwd: str | None = None
+    env: dict[str, str] = Field(default={}, description="added to the base; values are never stored")
+    secret_env: dict[str, str] = Field(default={}, description="the same, and kept out of the output")
+    inherit_env: list[str] = Field(default=[], description="names to take over from the caller")
+    stdin: Literal["open"] | Base64Form | TextForm | None = Field(
+        default=None, description="null: empty; open: written to later"
+    )
+    secrets: list[str] = Field(default=[], description="further values to keep off the disk")
+    pty: TerminalForm | None = None
+
+
+class LimitsBody(Document):
+    """Bounds of a run; null means unbounded."""
+
+    timeout: Seconds | None = None
+    idle_timeout: Seconds | None = None
+    grace: Seconds = DEFAULT_GRACE
+    max_stdout_bytes: Seq = DEFAULT_OUTPUT_BYTES
+    max_stderr_bytes: Seq = DEFAULT_OUTPUT_BYTES
+    on_limit: Annotated[OnLimit, Field(strict=False)] = OnLimit.TRUNCATE
+
+
+class HostForm(Document):
+    """Facts about the caller's process, which its run starts from.
+
+    A client library sends them, so that the same request means the same thing in
+    process and over the socket; without them the service's own are taken.
+    """
+
+    environ: dict[str, str]
+    cwd: str
+    umask: Annotated[int, Field(ge=0, le=0o777)]
+    nested_in: RunId | None = Field(default=None, description="the run that the caller is part of")
+
+
+class StartBody(Document):
+    """What ``start`` asks for."""
+
+    command: CommandForm
+    request_id: str | None = Field(
+        default=None, description="the idempotency key, 1 to 128 of A-Z a-z 0-9 . _ -; null: one is made up"
+    )
+    limits: LimitsBody = LimitsBody()
+    completion: Annotated[Completion, Field(strict=False)] = Completion.LEADER
+    labels: dict[str, str] = Field(default={}, max_length=MAX_LABELS)
+    owner: str | None = Field(default=None, description="must be the caller's own, unless it is an operator")
+    namespace: str | None = Field(default=None, description="the same")
+    queue: bool = Field(default=False, description="wait for a free slot instead of CAPACITY_EXHAUSTED")
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    host: HostForm | None = None
+
+
+class StopBody(Document):
+    """How a run is to be stopped; seconds."""
+
+    grace: Seconds | None = Field(default=None, description="between TERM and KILL; null: the run's own")
+    timeout: Seconds | None = Field(default=None, description="how long the answer may take")
+
+
+class SignalBody(Document):
+    """A signal for the leader or for the whole tree."""
+
+    signal: Annotated[int, Field(ge=1, le=64)]
+    target: Literal["leader", "tree"] = "leader"
+    timeout: Seconds = 5.0
+
+
+class ResizeBody(Document):
+    """The new size of a run's terminal."""
+
+    columns: Size
+    rows: Size
+
+
+class ResolveBody(Document):
+    """An operator's word on an unknown or quarantined run."""
+
+    action: Literal["accept", "kill", "wait"] = "accept"
+    note: str = ""
+
+
+class ReconcileBody(Document):
+    """Nothing."""
+
+
+def command_of(form: CommandForm) -> Command:
+    """Raises SupervisorError ``INVALID_REQUEST``."""
+    return Command(
+        argv=form.argv,
+        cwd=form.cwd,
+        env=form.env,
+        secret_env=form.secret_env,
+        inherit_env=form.inherit_env,
+        stdin=_stdin_of(form.stdin),
+        secrets=form.secrets,
+        pty=None if form.pty is None else Terminal(**form.pty.model_dump()),
+    )
+
+
+def limits_of(form: LimitsBody) -> Limits:
+    """Raises SupervisorError ``INVALID_REQUEST``."""
+    return Limits(
+        timeout=form.timeout,
+        idle_timeout=form.idle_timeout,
+        grace=form.grace,
+        max_stdout_bytes=form.max_stdout_bytes,
+        max_stderr_bytes=form.max_stderr_bytes,
+        on_limit=form.on_limit,
+    )
+
+
+def _stdin_of(form: Literal["open"] | Base64Form | TextForm | None) -> bytes | Literal["open"] | None:
+    if isinstance(form, Base64Form):
+        return base64.b64decode(form.base64)
+    if isinstance(form, TextForm):
+        return form.text.encode()
+    return form
