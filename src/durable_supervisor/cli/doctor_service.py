@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 
 from durable_supervisor import __version__
-from durable_supervisor.process.places import POINTER_NAME, SOCKET_NAME
+from durable_supervisor.client.locate import Place
 from durable_supervisor.supervisor import state_dir
 from durable_supervisor.supervisor.hosting import UNIT_VARIABLE, service_of
 from durable_supervisor.supervisor.state_dir import StateDir
@@ -33,7 +33,7 @@ def service_checks(place: StateDir) -> Iterator[Check]:
 
 
 def _socket(place: StateDir) -> Check:
-    path = _advertised(place)
+    path = Place.of(place.path, None).candidates()[0].path
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -63,14 +63,6 @@ def _judged(shown: str, info: dict[str, object]) -> Check:
         hint = "restart the service to upgrade it; its runs go on"
         return Check("socket", "note", f"{detail}; this command is {__version__}", hint)
     return Check("socket", "ok", detail)
-
-
-def _advertised(place: StateDir) -> str:
-    try:
-        with open(os.path.join(place.path, POINTER_NAME), encoding="utf-8") as file:
-            return str(json.load(file)["socket"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return os.path.join(place.path, SOCKET_NAME)
 
 
 def _ask(path: str) -> dict[str, object]:

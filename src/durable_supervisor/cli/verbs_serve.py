@@ -61,7 +61,7 @@ def serve(
     max_concurrent_runs: _Concurrent = None,
     max_runs_per_owner: _PerOwner = None,
     max_queued_runs: _Queued = "64",
-    max_connections: _Connections = "1024",
+    max_connections: _Connections = "512",
     allow_root: _Root = False,
     stop_runs_on_exit: _StopRuns = False,
     log_level: _Level = "info",
@@ -98,7 +98,7 @@ def serve(
         max_concurrent_runs=_limit("max-concurrent-runs", max_concurrent_runs),
         max_runs_per_owner=_limit("max-runs-per-owner", max_runs_per_owner),
         max_queued_runs=parse.whole("max-queued-runs", max_queued_runs),
-        max_connections=parse.whole("max-connections", max_connections, least=1),
+        max_connections=parse.whole("max-connections", max_connections),
         allow_root=allow_root,
         stop_runs_on_exit=stop_runs_on_exit,
     )

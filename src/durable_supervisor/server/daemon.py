@@ -22,11 +22,10 @@ from ..supervisor.supervisor import OWNER_WAIT, Supervisor
 from .neighbour import refuse_if_served
 from .notify import Notifier, keep_pulse
 from .peers import Caller
-from .server import Server
+from .server import DEFAULT_CONNECTIONS, Server
 
 T = TypeVar("T")
 
-MAX_CONNECTIONS: Final = 1024
 MAX_QUEUED_RUNS: Final = 64
 SOCKET_MODE: Final = 0o600
 STOP_SECONDS: Final = (
@@ -46,7 +45,7 @@ class ServeOptions:
     max_concurrent_runs: int | None = None
     max_runs_per_owner: int | None = None
     max_queued_runs: int = MAX_QUEUED_RUNS
-    max_connections: int = MAX_CONNECTIONS
+    max_connections: int = DEFAULT_CONNECTIONS
     allow_root: bool = False
     stop_runs_on_exit: bool = False
 

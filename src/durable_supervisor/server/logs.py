@@ -17,8 +17,6 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict
 
-from ..supervisor.logs import logger
-
 STDERR = 2
 FORMATS = ("json", "text")
 LEVELS = ("debug", "info", "warning", "error")
@@ -75,7 +73,7 @@ class _ThreadHandler(logging.Handler):
             self._write(line)
             dropped, self._dropped = self._dropped, 0
             if dropped:
-                logger().warning("log_lines_dropped", count=dropped)
+                self._write(self.format(_dropped(dropped)))
 
     def _write(self, line: str) -> None:
         rest = line.encode("utf-8", "backslashreplace") + b"\n"
@@ -84,6 +82,12 @@ class _ThreadHandler(logging.Handler):
                 rest = rest[os.write(self._descriptor, rest) :]
         except OSError:
             return  # the terminal or the pipe is gone; the service goes on
+
+
+def _dropped(count: int) -> logging.LogRecord:
+    """Written by the thread itself: in the queue it could be dropped as well."""
+    fields = {"event": "log_lines_dropped", "count": count}
+    return logging.makeLogRecord({"levelno": logging.WARNING, "levelname": "WARNING", "fields": fields})
 
 
 def _formatter(form: str, *, colours: bool) -> logging.Formatter:

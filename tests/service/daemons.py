@@ -1,0 +1,144 @@
+"""Real services: processes of their own, with real sockets and signals."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.cli.helpers import COMMAND, SOURCE, environment
+
+PATIENCE = 30.0  # seconds, on a machine that is busy with other tests
+ROOT_LEAVE = ("--allow-root",) if os.geteuid() == 0 else ()
+
+
+class Service:
+    """One ``serve`` process; its log goes to a file beside the state directory."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        *options: str,
+        source: Path = SOURCE,
+        prefix: tuple[str, ...] = (),
+        leave: tuple[str, ...] = ROOT_LEAVE,
+        **env: str,
+    ) -> None:
+        self.state_dir = state_dir
+        self.log_path = state_dir.parent / f"service-{os.urandom(4).hex()}.log"
+        words = [*prefix, *COMMAND, "serve", "--json", "--log-level", "debug", *leave, *options]
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                words,
+                env=environment(state_dir, **{"PYTHONPATH": str(source), **env}),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+            )
+        self.facts: dict[str, Any] = {}
+
+    def ready(self) -> Service:
+        """Wait for its one document."""
+        assert self.process.stdout is not None
+        readable, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+        line = self.process.stdout.readline() if readable else b""
+        assert line, self.log()
+        self.facts = json.loads(line)
+        return self
+
+    @property
+    def socket(self) -> str:
+        return str(self.facts["socket"])
+
+    def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> tuple[int, Any]:
+        """One request: status and document."""
+        return ask(self.socket, method, path, body)
+
+    def start(self, *argv: str, **more: object) -> str:
+        """Start a program; its run id."""
+        status, form = self.ask("POST", "/v1/start", {"command": {"argv": list(argv)}, **more})
+        assert status in (200, 201), form
+        return str(form["run_id"])
+
+    def inspect(self, run_id: str) -> dict[str, Any]:
+        status, form = self.ask("GET", f"/v1/runs/{run_id}/inspect")
+        assert status == 200, form
+        assert isinstance(form, dict)
+        return form
+
+    def end(self, signo: int = signal.SIGTERM) -> int:
+        """Signal it, and wait for its exit status."""
+        self.process.send_signal(signo)
+        return self.process.wait(PATIENCE)
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def entries(self, event: str | None = None) -> list[dict[str, Any]]:
+        """Its log, line by line; each is one JSON object."""
+        found = [json.loads(line) for line in self.log().splitlines()]
+        return [entry for entry in found if event in (None, entry["event"])]
+
+    def __enter__(self) -> Service:
+        return self.ready()
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """The end of it, whatever state it is in."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def ask(
+    path: str, method: str, target: str, body: Mapping[str, object] | None = None, timeout: float = PATIENCE
+) -> tuple[int, Any]:
+    """One HTTP request over a Unix socket: status, and the document (or text) of the answer."""
+    connection = http.client.HTTPConnection("localhost")
+    with socket.socket(socket.AF_UNIX) as end:
+        end.settimeout(timeout)
+        end.connect(path)
+        connection.sock = end
+        headers = {"Content-Type": "application/json", "Connection": "close"}
+        content = None if body is None else json.dumps(body).encode()
+        connection.request(method, target, content, headers)
+        answer = connection.getresponse()
+        data = answer.read()
+    if "json" in (answer.getheader("Content-Type") or ""):
+        return answer.status, json.loads(data)
+    return answer.status, data.decode()
+
+
+def tree_state(path: Path) -> dict[str, tuple[int, int, int]]:
+    """Every file below: inode, size and time of its last change; equal only if nothing was written."""
+    found = {}
+    for one in sorted(path.rglob("*")):
+        status = one.lstat()
+        found[str(one.relative_to(path))] = (status.st_ino, status.st_size, status.st_mtime_ns)
+    return found
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    """Poll; the deadline is generous."""
+    deadline = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+    return value
+
+
+PYTHON = sys.executable
