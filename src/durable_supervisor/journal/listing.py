@@ -31,7 +31,7 @@ SQL_SLOTS = """
 SELECT run_id, owner, request_id, state, attempt, serial, priority, shard, boot_id, resolution, evidence,
     stop_requested
 FROM runs INDEXED BY runs_judged
-WHERE state IN ('queued', 'starting', 'running', 'stopping', 'quarantined')
+WHERE state IN ('queued', 'starting', 'running', 'stopping', 'quarantined') AND serial > 0
 UNION ALL
 SELECT run_id, owner, request_id, state, attempt, serial, priority, shard, boot_id, resolution, evidence,
     stop_requested

@@ -70,7 +70,7 @@ class Queue:
         starting = [row for row in rows if row.state is RunState.STARTING]
         untold = await blocking(lambda: {row.run_id for row in starting if _still_waits(row, runs_dir)})
         queued = [row for row in rows if row.state is RunState.QUEUED or row.run_id in untold]
-        held = [row for row in rows if row not in queued and holds_slot(row, boot_id())]
+        held = [row for row in rows if holds_slot(row, boot_id()) and row.run_id not in untold]
         self._slots.load(held, queued)
         for row in queued:
             if row.stop_requested:  # the stop itself may have been lost with an earlier owner
