@@ -8,6 +8,7 @@ from typing import Unpack
 
 from ..model.digest import differing_fields
 from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.errors import unknown_run as unknown_run  # offered here, beside `get`
 from ..model.states import SETTLED_STATES, RunState, Trigger
 from . import feed
 from .advance import Facts, advance
@@ -248,15 +249,4 @@ def not_resolvable(run_id: str, state: RunState) -> SupervisorError:
         phase=Phase.CONTROL,
         hint="`inspect` shows what is known about it",
         details={"run_id": run_id, "state": state.value},
-    )
-
-
-def unknown_run(run_id: str) -> SupervisorError:
-    """``UNKNOWN_RUN``, naming the id."""
-    return SupervisorError(
-        ErrorCode.UNKNOWN_RUN,
-        f"no run {run_id[:64]!a} in this state directory",
-        phase=Phase.READ,
-        hint="`durable-supervisor list` shows the runs of this state directory",
-        details={"run_id": run_id[:64]},
     )

@@ -134,3 +134,14 @@ def invalid(field: str, problem: str, hint: str = "") -> SupervisorError:
         hint=hint or f"correct {field} and send the request again",
         details={"field": field},
     )
+
+
+def unknown_run(run_id: str) -> SupervisorError:
+    """``UNKNOWN_RUN``, naming the id."""
+    return SupervisorError(
+        ErrorCode.UNKNOWN_RUN,
+        f"no run {run_id[:64]!a} in this state directory",
+        phase=Phase.READ,
+        hint="`durable-supervisor list` shows the runs of this state directory",
+        details={"run_id": run_id[:64]},
+    )

@@ -1,0 +1,255 @@
+"""The service's verbs for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Self, TypeVar
+
+from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
+from ..model.arguments import BytesLike
+from ..model.command import Command, Completion, Limits
+from ..model.events import Event
+from ..model.page import Page
+from ..model.request import DEFAULT_OWNER
+from ..model.states import RunState
+from ..model.view import RunView
+from . import flows, verbs
+from .base import RECONNECT_SECONDS, Base
+from .info import INFO, ServiceInfo
+from .locate import Place
+from .steps import Steps, Wait
+
+T = TypeVar("T")
+
+
+class AsyncClient(Base):
+    """The verbs of `Supervisor`, answered by the service of a state directory.
+
+    ``async with AsyncClient.connect() as client``.  The verbs, their arguments and answers are
+    those of `Supervisor`; besides what it raises, each may raise ``SERVICE_UNAVAILABLE``,
+    ``SUBMISSION_INDETERMINATE`` (a deed that may have been carried out: it is never sent twice),
+    ``PEER_DENIED``, ``OWNER_MISMATCH``, ``SHUTTING_DOWN``, ``BUSY`` and ``FRAME_TOO_LARGE``.
+
+    Any number of tasks of one event loop may share it: each call has a connection to itself.  A
+    cancelled call gives its connection up; what it asked for may be carried out all the same.
+    """
+
+    @classmethod
+    def connect(
+        cls,
+        state_dir: str | os.PathLike[str] | None = None,
+        *,
+        socket: str | os.PathLike[str] | None = None,
+        reconnect: float = RECONNECT_SECONDS,
+    ) -> Connecting:
+        """To the service of ``state_dir``, or to the one at ``socket``: await it, or enter it.
+
+        Without either, ``$DURABLE_SUPERVISOR_SOCKET`` counts, then the default state directory.
+        ``reconnect``: for how many seconds `start`, `wait`, `follow` and `follow_feed` look for a
+        service that went away, such as one that is restarted.
+
+        Raises ``SERVICE_UNAVAILABLE``, ``UNSUPPORTED_API_VERSION``, ``PEER_DENIED``.
+        """
+        return Connecting(cls(Place.of(state_dir, socket), reconnect))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all connections.  Runs go on.  Idempotent.  Calls under way get ``SUPERVISOR_CLOSED``."""
+        self._connections.close()
+
+    async def info(self) -> ServiceInfo:
+        """What the service says of itself, now."""
+        return await _drive(self._calls.do(INFO))
+
+    async def start(
+        self,
+        command: Command,
+        *,
+        request_id: str | None = None,
+        limits: Limits | None = None,
+        completion: Completion | str = Completion.LEADER,
+        labels: Mapping[str, str] | None = None,
+        owner: str = DEFAULT_OWNER,
+        queue: bool = False,
+        priority: int = 0,
+    ) -> Run:
+        """See `Supervisor.start`.  Sent again after a lost connection: its request id makes that safe.
+
+        ``owner``: the default is the caller's own.
+        """
+        call = self._start(command, request_id, limits, completion, labels, owner, queue, priority)
+        return await _drive(self._calls.do(call))
+
+    async def inspect(self, run: str) -> RunView:
+        """See `Observer.inspect`."""
+        return await _drive(self._calls.do(verbs.inspect(run)))
+
+    async def list(
+        self,
+        *,
+        limit: int = 100,
+        before: int | None = None,
+        states: Collection[RunState] | None = None,
+        label: tuple[str, str] | None = None,
+        owner: str | None = None,
+    ) -> ListPage:
+        """See `Observer.list`."""
+        return await _drive(flows.list_runs(self._calls, limit, before, states, label, owner))
+
+    async def find(self, run: str, *, owner: str | None = None) -> str:
+        """See `Observer.find`."""
+        return await _drive(flows.find(self._calls, run, owner))
+
+    async def events(
+        self,
+        run: str,
+        *,
+        after: int = 0,
+        limit: int = 100,
+        kinds: Collection[str] | None = None,
+        output: bool = True,
+    ) -> Page:
+        """See `Observer.events`.  A page may hold fewer than ``limit``; go on with its ``next_after``."""
+        return await _drive(self._calls.do(verbs.events(run, after, limit, kinds, output)))
+
+    async def follow(
+        self,
+        run: str,
+        *,
+        after: int = 0,
+        kinds: Collection[str] | None = None,
+        output: bool = True,
+    ) -> AsyncGenerator[Event, None]:
+        """See `Observer.follow`.  Outlives the service: each seq comes once, whoever serves it."""
+        async with aclosing(_deliver(flows.follow(self._calls, run, after, kinds, output))) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
+
+    async def feed(
+        self, *, after: int = 0, limit: int = 100, owner: str | None = None
+    ) -> Sequence[FeedEntry]:
+        """See `Observer.feed`."""
+        return await _drive(self._calls.do(verbs.feed(after, limit, owner)))
+
+    async def follow_feed(
+        self, *, after: int = 0, owner: str | None = None
+    ) -> AsyncGenerator[Sequence[FeedEntry], None]:
+        """See `Observer.follow_feed`.  Outlives the service, as `follow` does."""
+        async with aclosing(_deliver(flows.follow_feed(self._calls, after, owner))) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def wait(self, run: str, *, timeout: float | None = None) -> RunView:
+        """See `Observer.wait`.  Outlives the service."""
+        return await _drive(flows.wait(self._calls, run, timeout))
+
+    async def stop(
+        self, run: str, *, grace: float | None = None, timeout: float | None = None
+    ) -> StopReceipt:
+        """See `Supervisor.stop`."""
+        return await _drive(self._calls.do(verbs.stop(run, grace, timeout)))
+
+    async def signal(
+        self, run: str, signo: int, *, target: str = "leader", timeout: float = 5.0
+    ) -> ControlReceipt:
+        """See `Observer.signal`."""
+        return await _drive(self._calls.do(verbs.signal(run, signo, target, timeout)))
+
+    async def write_stdin(
+        self, run: str, data: BytesLike, *, eof: bool = False, timeout: float = 30.0
+    ) -> ControlReceipt:
+        """See `Observer.write_stdin`.
+
+        A large write goes in pieces: ``details["confirmed"]`` of a failure says how many bytes are written.
+        """
+        return await _drive(flows.write_stdin(self._calls, run, data, eof, timeout))
+
+    async def resize(self, run: str, columns: int, rows: int, *, timeout: float = 5.0) -> ControlReceipt:
+        """See `Observer.resize`."""
+        return await _drive(self._calls.do(verbs.resize(run, columns, rows, timeout)))
+
+    async def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
+        """See `Supervisor.resolve`."""
+        return await _drive(self._calls.do(verbs.resolve(run, action, note)))
+
+    async def reconcile(self) -> ReconcileReport:
+        """See `Supervisor.reconcile`; for the operator."""
+        return await _drive(self._calls.do(verbs.reconcile()))
+
+
+class Connecting:
+    """A client about to connect: ``async with`` it, or await it."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def __await__(self) -> Generator[Any, None, AsyncClient]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> AsyncClient:
+        return await self._connect()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._client.close()
+
+    async def _connect(self) -> AsyncClient:
+        await self._client.info()
+        return self._client
+
+
+async def _drive(steps: Steps[T]) -> T:
+    """Take the steps, waiting in between.  Given up half-way, they close what they hold."""
+    try:
+        wait = next(steps)
+        while True:
+            wait = steps.send(await _ready(wait))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()
+
+
+async def _deliver(steps: Generator[Wait | T, bool, None]) -> AsyncGenerator[T, None]:
+    """The same for steps that hand out entries on the way."""
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Wait):
+                step = steps.send(await _ready(step))
+            else:
+                yield step
+                step = next(steps)
+    except StopIteration:
+        return
+    finally:
+        steps.close()
+
+
+async def _ready(wait: Wait) -> bool:
+    if wait.sock is None:
+        await asyncio.sleep(wait.seconds or 0)
+        return True
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    fd = wait.sock.fileno()
+    watch, leave = loop.add_reader, loop.remove_reader
+    if wait.write:
+        watch, leave = loop.add_writer, loop.remove_writer
+    watch(fd, ready.set)
+    try:
+        async with asyncio.timeout(wait.seconds):
+            await ready.wait()
+    except TimeoutError:
+        return False
+    finally:
+        leave(fd)
+    return True

@@ -1,0 +1,159 @@
+"""Calls, and what becomes of them when their connection ends: one rule for each kind of call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from typing import Final, TypeVar
+
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from .answer import Answer, error_of, value_of
+from .connections import Connections
+from .failures import LEAVING, LostError, indeterminate, unavailable
+from .request import Call, Form, Request, Resend
+from .steps import Steps, Wait, pause
+from .stream import Stream, batch_of, check_end
+
+T = TypeVar("T")
+
+_FIRST_PAUSE: Final = 0.01
+_LONGEST_PAUSE: Final = 0.5
+
+
+class Patience:
+    """How long to look for a service that went away: from the first failure on, until `reset`."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self.reset()
+
+    def reset(self) -> None:
+        """It answers."""
+        self._until: float | None = None
+        self._pause = _FIRST_PAUSE
+
+    def again(self) -> Steps[bool]:
+        """True after a pause; False once the time is over."""
+        now = self._clock()
+        if self._until is None:
+            self._until = now + self._seconds
+        if now >= self._until:
+            return False
+        yield from pause(min(self._pause, self._until - now))
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        return True
+
+
+class Calls:
+    """``reconnect``: how many seconds a service may be away before a call that may wait gives up."""
+
+    def __init__(
+        self, connections: Connections, reconnect: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.connections = connections
+        self.clock = clock
+        self._reconnect = reconnect
+
+    def patience(self) -> Patience:
+        return Patience(self._reconnect, self.clock)
+
+    def do(self, call: Call[T]) -> Steps[T]:
+        """Its value, under the rule for its kind.
+
+        Raises what the service answers; ``SERVICE_UNAVAILABLE`` where it was not carried
+        out, ``SUBMISSION_INDETERMINATE`` where it may have been.
+        """
+        send = {Resend.NEVER: self._once, Resend.ONCE: self._twice, Resend.PERSIST: self._persist}
+        return value_of(call, (yield from send[call.request.resend](call.request)))
+
+    def attempt(self, request: Request) -> Steps[Answer]:
+        """Send it on one connection.  Raises `LostError`, ``FRAME_TOO_LARGE``."""
+        while True:
+            idle = self.connections.take()
+            link = idle or (yield from self.connections.dial())
+            try:
+                with self.connections.using(link):
+                    self._check_size(request)
+                    return (yield from link.exchange(request))
+            except LostError as lost:
+                if idle is None or lost.sent:
+                    raise
+                # It was ended while nobody used it: this call has nothing to do with that.
+
+    def follow(
+        self, request_at: Callable[[int], Request], after: int, make: Callable[[Form], T]
+    ) -> Generator[Wait | Sequence[T], bool, None]:
+        """What comes on a stream behind a cursor, each entry once, over as many connections as it takes.
+
+        Raises what the service answers; ``SERVICE_UNAVAILABLE`` when it stays away.
+        """
+        patience = self.patience()
+        while True:
+            request = request_at(after)
+            try:
+                link = self.connections.take() or (yield from self.connections.dial())
+                with self.connections.using(link):
+                    stream = yield from Stream.open(link, request)
+                    while (messages := (yield from stream.read())) is not None:
+                        patience.reset()
+                        batch = batch_of(request.verb, messages, after, make)
+                        after = batch.after
+                        if batch.entries:
+                            yield batch.entries
+                        if batch.last is not None:
+                            return check_end(request.verb, batch.last)
+                raise LostError("it ended the stream")
+            except LostError as lost:
+                failure = unavailable(lost)
+            except SupervisorError as error:
+                if error.code not in LEAVING:
+                    raise
+                failure = error
+            self.connections.check_open()
+            if not (yield from patience.again()):
+                raise failure
+
+    def _once(self, request: Request) -> Steps[Answer]:
+        try:
+            return (yield from self.attempt(request))
+        except LostError as lost:
+            raise (indeterminate(request, lost) if lost.sent else unavailable(lost)) from lost
+
+    def _twice(self, request: Request) -> Steps[Answer]:
+        try:
+            return (yield from self.attempt(request))
+        except LostError as lost:
+            if not lost.sent:  # nobody is there
+                raise unavailable(lost) from lost
+        try:
+            return (yield from self.attempt(request))
+        except LostError as lost:
+            raise unavailable(lost) from lost
+
+    def _persist(self, request: Request) -> Steps[Answer]:
+        patience = self.patience()
+        doubt: LostError | None = None  # it may have been carried out
+        while True:
+            try:
+                answer = yield from self.attempt(request)
+                failure = error_of(request.verb, answer)
+                if failure is None or failure.code not in LEAVING:
+                    return answer
+            except LostError as lost:
+                doubt = lost if lost.sent else doubt
+                failure = unavailable(lost)
+            if not (yield from patience.again()):
+                raise failure if doubt is None else indeterminate(request, doubt)
+
+    def _check_size(self, request: Request) -> None:
+        """What the service would refuse only after it has read half of it is not sent at all."""
+        info = self.connections.info
+        if info is not None and len(request.body) > info.max_body_bytes:
+            raise SupervisorError(
+                ErrorCode.FRAME_TOO_LARGE,
+                f"the {request.verb} has {len(request.body)} bytes; the service takes {info.max_body_bytes}",
+                phase=Phase.VALIDATE,
+                hint="start with stdin='open', and write a large stdin in pieces (write_stdin)",
+                details={"limit": info.max_body_bytes},
+            )

@@ -1,0 +1,213 @@
+"""The service's verbs for threads."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from typing import Self, TypeVar
+
+from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
+from ..model.arguments import BytesLike
+from ..model.command import Command, Completion, Limits
+from ..model.events import Event
+from ..model.page import Page
+from ..model.request import DEFAULT_OWNER
+from ..model.states import RunState
+from ..model.view import RunView
+from . import flows, verbs
+from .base import RECONNECT_SECONDS, Base
+from .info import INFO, ServiceInfo
+from .locate import Place
+from .steps import Steps, Wait
+
+T = TypeVar("T")
+
+
+class Client(Base):
+    """The verbs of `Supervisor`, answered by the service of a state directory.
+
+    ``with Client.connect() as client``.  The verbs, their arguments and answers are
+    those of `Supervisor`; besides what it raises, each may raise ``SERVICE_UNAVAILABLE``,
+    ``SUBMISSION_INDETERMINATE`` (a deed that may have been carried out: it is never sent twice),
+    ``PEER_DENIED``, ``OWNER_MISMATCH``, ``SHUTTING_DOWN``, ``BUSY`` and ``FRAME_TOO_LARGE``.
+
+    Any number of threads may share it: each call has a connection to itself.  A call that is
+    interrupted gives its connection up; what it asked for may be carried out all the same.
+    """
+
+    @classmethod
+    def connect(
+        cls,
+        state_dir: str | os.PathLike[str] | None = None,
+        *,
+        socket: str | os.PathLike[str] | None = None,
+        reconnect: float = RECONNECT_SECONDS,
+    ) -> Self:
+        """To the service of ``state_dir``, or to the one at ``socket``.
+
+        Without either, ``$DURABLE_SUPERVISOR_SOCKET`` counts, then the default state directory.
+        ``reconnect``: for how many seconds `start`, `wait`, `follow` and `follow_feed` look for a
+        service that went away, such as one that is restarted.
+
+        Raises ``SERVICE_UNAVAILABLE``, ``UNSUPPORTED_API_VERSION``, ``PEER_DENIED``.
+        """
+        client = cls(Place.of(state_dir, socket), reconnect)
+        client.info()
+        return client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections.  Runs go on.  Idempotent.  Calls under way get ``SUPERVISOR_CLOSED``."""
+        self._connections.close()
+
+    def info(self) -> ServiceInfo:
+        """What the service says of itself, now."""
+        return _drive(self._calls.do(INFO))
+
+    def start(
+        self,
+        command: Command,
+        *,
+        request_id: str | None = None,
+        limits: Limits | None = None,
+        completion: Completion | str = Completion.LEADER,
+        labels: Mapping[str, str] | None = None,
+        owner: str = DEFAULT_OWNER,
+        queue: bool = False,
+        priority: int = 0,
+    ) -> Run:
+        """See `Supervisor.start`.  Sent again after a lost connection: its request id makes that safe.
+
+        ``owner``: the default is the caller's own.
+        """
+        call = self._start(command, request_id, limits, completion, labels, owner, queue, priority)
+        return _drive(self._calls.do(call))
+
+    def inspect(self, run: str) -> RunView:
+        """See `Observer.inspect`."""
+        return _drive(self._calls.do(verbs.inspect(run)))
+
+    def list(
+        self,
+        *,
+        limit: int = 100,
+        before: int | None = None,
+        states: Collection[RunState] | None = None,
+        label: tuple[str, str] | None = None,
+        owner: str | None = None,
+    ) -> ListPage:
+        """See `Observer.list`."""
+        return _drive(flows.list_runs(self._calls, limit, before, states, label, owner))
+
+    def find(self, run: str, *, owner: str | None = None) -> str:
+        """See `Observer.find`."""
+        return _drive(flows.find(self._calls, run, owner))
+
+    def events(
+        self,
+        run: str,
+        *,
+        after: int = 0,
+        limit: int = 100,
+        kinds: Collection[str] | None = None,
+        output: bool = True,
+    ) -> Page:
+        """See `Observer.events`.  A page may hold fewer than ``limit``; go on with its ``next_after``."""
+        return _drive(self._calls.do(verbs.events(run, after, limit, kinds, output)))
+
+    def follow(
+        self,
+        run: str,
+        *,
+        after: int = 0,
+        kinds: Collection[str] | None = None,
+        output: bool = True,
+    ) -> Iterator[Event]:
+        """See `Observer.follow`.  Outlives the service: each seq comes once, whoever serves it."""
+        for batch in _deliver(flows.follow(self._calls, run, after, kinds, output)):
+            yield from batch
+
+    def feed(self, *, after: int = 0, limit: int = 100, owner: str | None = None) -> Sequence[FeedEntry]:
+        """See `Observer.feed`."""
+        return _drive(self._calls.do(verbs.feed(after, limit, owner)))
+
+    def follow_feed(self, *, after: int = 0, owner: str | None = None) -> Iterator[Sequence[FeedEntry]]:
+        """See `Observer.follow_feed`.  Outlives the service, as `follow` does."""
+        yield from _deliver(flows.follow_feed(self._calls, after, owner))
+
+    def wait(self, run: str, *, timeout: float | None = None) -> RunView:
+        """See `Observer.wait`.  Outlives the service."""
+        return _drive(flows.wait(self._calls, run, timeout))
+
+    def stop(self, run: str, *, grace: float | None = None, timeout: float | None = None) -> StopReceipt:
+        """See `Supervisor.stop`."""
+        return _drive(self._calls.do(verbs.stop(run, grace, timeout)))
+
+    def signal(self, run: str, signo: int, *, target: str = "leader", timeout: float = 5.0) -> ControlReceipt:
+        """See `Observer.signal`."""
+        return _drive(self._calls.do(verbs.signal(run, signo, target, timeout)))
+
+    def write_stdin(
+        self, run: str, data: BytesLike, *, eof: bool = False, timeout: float = 30.0
+    ) -> ControlReceipt:
+        """See `Observer.write_stdin`.
+
+        A large write goes in pieces: ``details["confirmed"]`` of a failure says how many bytes are written.
+        """
+        return _drive(flows.write_stdin(self._calls, run, data, eof, timeout))
+
+    def resize(self, run: str, columns: int, rows: int, *, timeout: float = 5.0) -> ControlReceipt:
+        """See `Observer.resize`."""
+        return _drive(self._calls.do(verbs.resize(run, columns, rows, timeout)))
+
+    def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
+        """See `Supervisor.resolve`."""
+        return _drive(self._calls.do(verbs.resolve(run, action, note)))
+
+    def reconcile(self) -> ReconcileReport:
+        """See `Supervisor.reconcile`; for the operator."""
+        return _drive(self._calls.do(verbs.reconcile()))
+
+
+def _drive(steps: Steps[T]) -> T:
+    """Take the steps, waiting in between.  Given up half-way, they close what they hold."""
+    try:
+        wait = next(steps)
+        while True:
+            wait = steps.send(_ready(wait))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()
+
+
+def _deliver(steps: Generator[Wait | T, bool, None]) -> Iterator[T]:
+    """The same for steps that hand out entries on the way."""
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Wait):
+                step = steps.send(_ready(step))
+            else:
+                yield step
+                step = next(steps)
+    except StopIteration:
+        return
+    finally:
+        steps.close()
+
+
+def _ready(wait: Wait) -> bool:
+    if wait.sock is None:
+        time.sleep(wait.seconds or 0)
+        return True
+    poll = select.poll()
+    poll.register(wait.sock, select.POLLOUT if wait.write else select.POLLIN)
+    return bool(poll.poll(None if wait.seconds is None else wait.seconds * 1000))
