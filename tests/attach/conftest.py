@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.conftest import marker, runs
+from tests.cli.conftest import cli, terminal
+from tests.contract.conftest import runs
 
-__all__ = ["marker", "runs"]
+__all__ = ["cli", "runs", "terminal"]

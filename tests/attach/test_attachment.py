@@ -118,18 +118,22 @@ async def test_one_writer_at_a_time_and_the_other_is_told(runs: Runs) -> None:
 async def test_the_lease_ends_with_its_viewer(runs: Runs, state_dir: Path) -> None:
     run = await terminal_run(runs, "cat")
     for signo in (signal.SIGKILL, signal.SIGHUP):
-        viewer = subprocess.Popen(
-            [sys.executable, "-c", VIEWER, run.id], env=environment(state_dir), stdout=subprocess.PIPE
+        viewer = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", VIEWER, run.id, env=environment(state_dir), stdout=subprocess.PIPE
         )
-        with viewer:
+        try:
             assert viewer.stdout is not None
-            assert viewer.stdout.readline() == b"True\n"
+            assert await viewer.stdout.readline() == b"True\n"
             async with runs.sup.attach(run.id) as attached:
                 assert await attached.lease() is False
-                os.kill(viewer.pid, signo)
+                viewer.send_signal(signo)
                 await eventually_async(attached.lease)
                 await attached.write_stdin(b"on it goes\n")
                 await until(attached, b"on it goes")
+        finally:
+            if viewer.returncode is None:
+                viewer.kill()
+            await viewer.wait()
     assert (await runs.sup.inspect(run.id)).state.value == "running"
 
 

@@ -1,0 +1,211 @@
+"""A person at a terminal: pexpect plays the person, the kernel the terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import termios
+from typing import Any
+
+import pexpect
+import pytest
+
+from tests.cli.helpers import Cli
+from tests.cli.terminals import Terminal, finish
+from tests.support import eventually
+
+DETACH = "\x1dd"
+PROMPT = "ready> "
+# Python's pexpect reads what comes; a prompt of our own is found whatever the shell.
+SHELL = ("--pty", "--", "env", f"PS1={PROMPT}", "sh")
+
+
+def modes(child: pexpect.spawn[str]) -> list[Any]:
+    """The terminal's settings, as ``stty -a`` has them."""
+    return termios.tcgetattr(child.child_fd)
+
+
+def sit_down(terminal: Terminal, *words: str) -> pexpect.spawn[str]:
+    """Attach, and wait until keys are the program's."""
+    child = terminal("attach", *words)
+    child.expect("detaches")
+    child.expect(PROMPT)
+    return child
+
+
+def test_type_see_the_echo_leave_and_come_back(cli: Cli, terminal: Terminal) -> None:
+    run = cli.start(*SHELL)
+    child = sit_down(terminal, run)
+    child.send("echo sum=$((40+2))\r")
+    child.expect("sum=42\r\n" + PROMPT)
+    child.send("\x1dxcat -v\r")  # half of the keys that leave is passed on, as is a doubled one
+    child.send("\x1d\x1d\r")
+    child.expect(r"\^\]\r\n")
+    child.send("\x03")  # the program's, not ours
+    child.expect(PROMPT)
+    child.send(DETACH)
+    child.expect("the run goes on")
+    assert finish(child)[1] == 0
+    assert cli.inspect(run)["state"] == "running"
+
+    child = terminal("attach", run)
+    child.expect("sum=42")
+    child.expect(PROMPT)
+    child.send("exit 3\r")
+    child.expect("exited 3")
+    assert finish(child)[1] == 0
+    receipts = [
+        event["detail"]
+        for event in cli.ok("events", "--json", run).documents
+        if event["kind"] == "control.applied"
+    ]
+    assert {(one["op"], one["result"]) for one in receipts} >= {("stdin", "written"), ("lease", "granted")}
+
+
+def test_the_program_has_the_size_of_the_terminal(cli: Cli, terminal: Terminal) -> None:
+    run = cli.start(*SHELL)
+    child = sit_down(terminal, run)
+    child.send("stty size\r")
+    child.expect("40 120")
+    child.setwinsize(33, 101)
+    resized = "--kind", "control.applied", "--json", run
+    eventually(lambda: "101" in cli.ok("events", *resized).stdout, timeout=20)
+    child.send("stty size\r")
+    child.expect("33 101")
+
+
+def test_two_viewers_one_writer(cli: Cli, terminal: Terminal) -> None:
+    run = cli.start(*SHELL)
+    first = sit_down(terminal, run)
+    second = sit_down(terminal, run)
+    second.expect("another terminal has the input")
+    second.send("echo never$((1))\r")
+    first.send("echo both$((1))\r")
+    for child in (first, second):
+        child.expect("both1")
+    thief = sit_down(terminal, "--steal", run)
+    first.expect("another terminal has taken over the input")
+    first.send("echo never$((2))\r")
+    thief.send("echo mine$((1))\r")
+    for child in (first, second, thief):
+        child.expect("mine1")
+    first.send("\x03")  # nothing takes it any more, so it leaves
+    assert "the run goes on" in finish(first)[0]
+    thief.send(DETACH)
+    assert finish(thief)[1] == 0
+    again = sit_down(terminal, run)
+    again.send("echo free$((1))\r")
+    second.expect("free1")
+    assert "never1" not in cli.ok("logs", run).stdout
+    assert "never2" not in cli.ok("logs", run).stdout
+
+
+@pytest.mark.parametrize("signo", [signal.SIGKILL, signal.SIGHUP])
+def test_a_terminal_that_goes_away_frees_the_input(cli: Cli, terminal: Terminal, signo: int) -> None:
+    run = cli.start(*SHELL)
+    first = sit_down(terminal, run)
+    os.kill(first.pid, signo)
+    text, code = finish(first)
+    assert "Traceback" not in text
+    assert code == (0 if signo == signal.SIGHUP else None)
+    second = sit_down(terminal, run)
+    second.send("echo still$((1))\r")
+    second.expect("still1")
+
+
+def test_the_terminal_is_given_back_as_it_was(cli: Cli, terminal: Terminal) -> None:
+    run = cli.start("--pty", "--", "sh", "-c", r"printf '\033[?1049h\033[?25l\033[?2004hfull'; read line")
+    before: list[Any] = []
+
+    def attached(*words: str) -> pexpect.spawn[str]:
+        child = terminal("attach", *words, run)
+        before[:] = modes(child)
+        child.expect("full")
+        assert not modes(child)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)
+        return child
+
+    child = attached()
+    child.send(DETACH)
+    child.expect("the run goes on")
+    screen = child.before or ""
+    for mode in ("\x1b[?1049l", "\x1b[?25h", "\x1b[?2004l"):
+        assert mode in screen
+    assert modes(child) == before
+
+    child = attached()
+    os.kill(child.pid, signal.SIGTERM)
+    eventually(lambda: modes(child) == before)
+    assert finish(child)[1] == 143
+
+    child = attached()
+    os.kill(child.pid, signal.SIGTSTP)
+    eventually(lambda: modes(child) == before)
+    os.kill(child.pid, signal.SIGCONT)
+    eventually(lambda: not modes(child)[3] & termios.ICANON)
+    child.send("\r")
+    child.expect("exited 0")
+    eventually(lambda: modes(child) == before)
+    assert finish(child)[1] == 0
+
+
+def test_a_viewer_only_sees(cli: Cli, terminal: Terminal) -> None:
+    run = cli.start(*SHELL)
+    viewer = sit_down(terminal, "--read-only", run)
+    viewer.send("echo never$((1))\r")
+    writer = sit_down(terminal, run)
+    writer.send("echo seen$((1))\r")
+    viewer.expect("seen1")
+    viewer.send(DETACH)
+    assert finish(viewer)[1] == 0
+    assert "never1" not in cli.ok("logs", run).stdout
+
+
+def test_lines_and_the_end_of_input_for_a_program_with_a_pipe(cli: Cli, terminal: Terminal) -> None:
+    run = cli.start("--stdin", "open", "--", "sh", "-c", 'while read l; do echo "<$l>"; done; exit 4')
+    child = terminal("attach", run)
+    child.expect("program.released")
+    assert modes(child)[3] & termios.ICANON
+    cli.ok("write-stdin", run, stdin=b"from elsewhere\n")  # watching keeps nobody from writing
+    child.expect("<from elsewhere>")
+    child.sendline("typed here")
+    child.expect("<typed here>")
+    assert cli("write-stdin", run, stdin=b"x\n").stderr.startswith("error: WRITER_BUSY")
+    child.sendeof()
+    child.expect("exited 4")
+    assert finish(child)[1] == 0
+
+
+def test_a_run_that_is_over_is_replayed(cli: Cli, terminal: Terminal) -> None:
+    run = cli.start(
+        "--pty", "--", "sh", "-c", r"printf '\033[31mred\033[6n\033[c\033]11;?\007 then\n'; exit 2"
+    )
+    cli("wait", run)
+    text, code = finish(terminal("attach", run))
+    assert code == 0
+    assert "\x1b[31mred then" in text  # a terminal would answer the questions, and we would type that
+    assert "exited 2" in text
+
+
+def test_run_with_a_terminal_is_like_typing_the_command(cli: Cli, terminal: Terminal) -> None:
+    child = terminal("run", "--pty", "--", "sh", "-c", "stty size; read line; echo got $line; exit 5")
+    child.expect("40 120")
+    child.send("hello\r")
+    child.expect("got hello")
+    assert finish(child)[1] == 5
+
+
+def test_tail_begins_with_the_last_lines(cli: Cli, terminal: Terminal) -> None:
+    run = cli.start("--pty", "--", "sh", "-c", "seq 500; echo go; read line")
+    eventually(lambda: "go" in cli.ok("logs", run).stdout)
+    child = terminal("attach", "--tail", "2", run)
+    child.expect("500\r\n")
+    assert "499" not in (child.before or "")
+    child.send("\r")
+    child.expect("exited 0")
+
+
+def test_words_that_make_no_sense_together(cli: Cli) -> None:
+    run = cli.start("--", "true")
+    for words in (["--tail", "1", "--after", "2"], ["--detach-key", "meta-x"], ["--detach-key", ""]):
+        result = cli("attach", *words, run)
+        assert (result.code, result.stderr.startswith("error: INVALID_REQUEST")) == (2, True)
