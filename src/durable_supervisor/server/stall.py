@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-class Stalled(ConnectionError):
+class StalledError(ConnectionError):
     """It takes nothing any more."""
 
 
@@ -16,7 +16,7 @@ async def unless_stalled(
 ) -> None:
     """Wait for a write for as long as the client takes anything at all.
 
-    Raises `Stalled` when it has taken nothing for ``seconds``; what was written then still
+    Raises `StalledError` when it has taken nothing for ``seconds``; what was written then still
     waits in the transport.  Raises what the write raises.
     """
     writing = asyncio.ensure_future(write)
@@ -25,7 +25,7 @@ async def unless_stalled(
         while not (await asyncio.wait({writing}, timeout=seconds))[0]:
             left = transport.get_write_buffer_size()
             if unsent is not None and left >= unsent:
-                raise Stalled
+                raise StalledError
             unsent = left
     finally:
         writing.cancel()

@@ -9,15 +9,14 @@ from typing import Any, Final
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from ..model.answers import ControlReceipt
-from ..model.errors import ErrorCode, SupervisorError, invalid
+from ..model.errors import SupervisorError, invalid
 from ..model.schema import schema_name
 from ..supervisor.attach import Attachment
-from ..supervisor.logs import logger
 from ..wire.attach import AttachForm, AttachMessage, EofMessage, LeaseMessage, ResizeMessage, StdinMessage
 from .bodies import MAX_BODY_BYTES, parse_form
-from .errors import internal, to_json, too_large
+from .errors import to_json, too_large
 from .service import Service
-from .stall import Stalled, unless_stalled
+from .stall import StalledError, unless_stalled
 
 MAX_MESSAGE_BYTES: Final = 2 * MAX_BODY_BYTES  # a piece of stdin in base64, and its frame of JSON
 _MAX_TAKEN: Final = 2 * MAX_MESSAGE_BYTES  # beyond it the connection is closed with 1009 unread
@@ -58,7 +57,7 @@ class Viewer:
         try:
             await self._first_lease(writer, size)
             await _first_of(work)
-        except Stalled:
+        except StalledError:
             self._closing = (
                 WSCloseCode.TRY_AGAIN_LATER,
                 {"type": "dropped", "cursor": self._attached.cursor},
