@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
-from contextlib import aclosing
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self
 
 from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
 from ..model.arguments import BytesLike
@@ -18,11 +17,12 @@ from ..model.states import RunState
 from ..model.view import RunView
 from . import flows, verbs
 from .base import RECONNECT_SECONDS, Base
+from .drive import deliver, drive
 from .info import INFO, ServiceInfo
 from .locate import Place
-from .steps import Steps, Wait
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from .websocket import WebSocket
 
 
 class AsyncClient(Base):
@@ -67,7 +67,7 @@ class AsyncClient(Base):
 
     async def info(self) -> ServiceInfo:
         """What the service says of itself, now."""
-        return await _drive(self._calls.do(INFO))
+        return await drive(self._calls.do(INFO))
 
     async def start(
         self,
@@ -86,11 +86,11 @@ class AsyncClient(Base):
         ``owner``: the default is the caller's own.
         """
         call = self._start(command, request_id, limits, completion, labels, owner, queue, priority)
-        return await _drive(self._calls.do(call))
+        return await drive(self._calls.do(call))
 
     async def inspect(self, run: str) -> RunView:
         """See `Observer.inspect`."""
-        return await _drive(self._calls.do(verbs.inspect(run)))
+        return await drive(self._calls.do(verbs.inspect(run)))
 
     async def list(
         self,
@@ -102,11 +102,11 @@ class AsyncClient(Base):
         owner: str | None = None,
     ) -> ListPage:
         """See `Observer.list`."""
-        return await _drive(flows.list_runs(self._calls, limit, before, states, label, owner))
+        return await drive(flows.list_runs(self._calls, limit, before, states, label, owner))
 
     async def find(self, run: str, *, owner: str | None = None) -> str:
         """See `Observer.find`."""
-        return await _drive(flows.find(self._calls, run, owner))
+        return await drive(flows.find(self._calls, run, owner))
 
     async def events(
         self,
@@ -118,7 +118,7 @@ class AsyncClient(Base):
         output: bool = True,
     ) -> Page:
         """See `Observer.events`.  A page may hold fewer than ``limit``; go on with its ``next_after``."""
-        return await _drive(self._calls.do(verbs.events(run, after, limit, kinds, output)))
+        return await drive(self._calls.do(verbs.events(run, after, limit, kinds, output)))
 
     async def follow(
         self,
@@ -129,7 +129,7 @@ class AsyncClient(Base):
         output: bool = True,
     ) -> AsyncGenerator[Event, None]:
         """See `Observer.follow`.  Outlives the service: each seq comes once, whoever serves it."""
-        async with aclosing(_deliver(flows.follow(self._calls, run, after, kinds, output))) as batches:
+        async with aclosing(deliver(flows.follow(self._calls, run, after, kinds, output))) as batches:
             async for batch in batches:
                 for event in batch:
                     yield event
@@ -138,31 +138,31 @@ class AsyncClient(Base):
         self, *, after: int = 0, limit: int = 100, owner: str | None = None
     ) -> Sequence[FeedEntry]:
         """See `Observer.feed`."""
-        return await _drive(self._calls.do(verbs.feed(after, limit, owner)))
+        return await drive(self._calls.do(verbs.feed(after, limit, owner)))
 
     async def follow_feed(
         self, *, after: int = 0, owner: str | None = None
     ) -> AsyncGenerator[Sequence[FeedEntry], None]:
         """See `Observer.follow_feed`.  Outlives the service, as `follow` does."""
-        async with aclosing(_deliver(flows.follow_feed(self._calls, after, owner))) as batches:
+        async with aclosing(deliver(flows.follow_feed(self._calls, after, owner))) as batches:
             async for batch in batches:
                 yield batch
 
     async def wait(self, run: str, *, timeout: float | None = None) -> RunView:
         """See `Observer.wait`.  Outlives the service."""
-        return await _drive(flows.wait(self._calls, run, timeout))
+        return await drive(flows.wait(self._calls, run, timeout))
 
     async def stop(
         self, run: str, *, grace: float | None = None, timeout: float | None = None
     ) -> StopReceipt:
         """See `Supervisor.stop`."""
-        return await _drive(self._calls.do(verbs.stop(run, grace, timeout)))
+        return await drive(self._calls.do(verbs.stop(run, grace, timeout)))
 
     async def signal(
         self, run: str, signo: int, *, target: str = "leader", timeout: float = 5.0
     ) -> ControlReceipt:
         """See `Observer.signal`."""
-        return await _drive(self._calls.do(verbs.signal(run, signo, target, timeout)))
+        return await drive(self._calls.do(verbs.signal(run, signo, target, timeout)))
 
     async def write_stdin(
         self, run: str, data: BytesLike, *, eof: bool = False, timeout: float = 30.0
@@ -171,19 +171,32 @@ class AsyncClient(Base):
 
         A large write goes in pieces: ``details["confirmed"]`` of a failure says how many bytes are written.
         """
-        return await _drive(flows.write_stdin(self._calls, run, data, eof, timeout))
+        return await drive(flows.write_stdin(self._calls, run, data, eof, timeout))
 
     async def resize(self, run: str, columns: int, rows: int, *, timeout: float = 5.0) -> ControlReceipt:
         """See `Observer.resize`."""
-        return await _drive(self._calls.do(verbs.resize(run, columns, rows, timeout)))
+        return await drive(self._calls.do(verbs.resize(run, columns, rows, timeout)))
 
     async def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
         """See `Supervisor.resolve`."""
-        return await _drive(self._calls.do(verbs.resolve(run, action, note)))
+        return await drive(self._calls.do(verbs.resolve(run, action, note)))
 
     async def reconcile(self) -> ReconcileReport:
         """See `Supervisor.reconcile`; for the operator."""
-        return await _drive(self._calls.do(verbs.reconcile()))
+        return await drive(self._calls.do(verbs.reconcile()))
+
+    @asynccontextmanager
+    async def _websocket(self, target: str) -> AsyncIterator[WebSocket]:
+        """A WebSocket on a connection of its own, e.g. ``/v1/runs/<run>/attach?after=0``."""
+        from .websocket import WebSocket  # what it is made of, no other verb needs
+
+        link = await drive(self._connections.dial())
+        with self._connections.using(link):
+            websocket = await WebSocket.open(link, target)
+            try:
+                yield websocket
+            finally:
+                await websocket.close()
 
 
 class Connecting:
@@ -204,52 +217,3 @@ class Connecting:
     async def _connect(self) -> AsyncClient:
         await self._client.info()
         return self._client
-
-
-async def _drive(steps: Steps[T]) -> T:
-    """Take the steps, waiting in between.  Given up half-way, they close what they hold."""
-    try:
-        wait = next(steps)
-        while True:
-            wait = steps.send(await _ready(wait))
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-    finally:
-        steps.close()
-
-
-async def _deliver(steps: Generator[Wait | T, bool, None]) -> AsyncGenerator[T, None]:
-    """The same for steps that hand out entries on the way."""
-    try:
-        step = next(steps)
-        while True:
-            if isinstance(step, Wait):
-                step = steps.send(await _ready(step))
-            else:
-                yield step
-                step = next(steps)
-    except StopIteration:
-        return
-    finally:
-        steps.close()
-
-
-async def _ready(wait: Wait) -> bool:
-    if wait.sock is None:
-        await asyncio.sleep(wait.seconds or 0)
-        return True
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    fd = wait.sock.fileno()
-    watch, leave = loop.add_reader, loop.remove_reader
-    if wait.write:
-        watch, leave = loop.add_writer, loop.remove_writer
-    watch(fd, ready.set)
-    try:
-        async with asyncio.timeout(wait.seconds):
-            await ready.wait()
-    except TimeoutError:
-        return False
-    finally:
-        leave(fd)
-    return True

@@ -42,7 +42,7 @@ class Link:
         """Send it; the head of the answer.  Raises `LostError`."""
         self._sent = 0
         try:
-            yield from self._send(_encoded(self._http, request), request.silence)
+            yield from self.write(_encoded(self._http, request), request.silence)
         except OSError as error:
             if not self._sent:
                 raise LostError(f"it has closed the connection ({error.strerror})") from error
@@ -100,20 +100,8 @@ class Link:
         """Idempotent."""
         self._sock.close()
 
-    def _event(self, silence: float | None) -> Steps[h11.Event]:
-        while True:
-            try:
-                event = self._http.next_event()
-            except h11.RemoteProtocolError as error:
-                raise self._lost(f"it ended in the middle ({error})") from error
-            if event is not h11.NEED_DATA:
-                # PAUSED cannot be: nothing is asked before the answer to what was asked before.
-                assert not isinstance(event, type)  # noqa: S101
-                return event
-            self._http.receive_data((yield from self._receive(silence)))
-
-    def _send(self, data: bytes, silence: float | None) -> Steps[None]:
-        """Raises OSError, `LostError`."""
+    def write(self, data: bytes, silence: float | None) -> Steps[None]:
+        """Send all of it.  Raises OSError, `LostError`."""
         view = memoryview(data)
         while view:
             try:
@@ -125,7 +113,7 @@ class Link:
             self._sent += taken
             view = view[taken:]
 
-    def _receive(self, silence: float | None) -> Steps[bytes]:
+    def read(self, silence: float | None) -> Steps[bytes]:
         """Some bytes; none at the end.  Waits even where some are there: an event loop serves others too."""
         while True:
             if not (yield Wait(self._sock, silence)):
@@ -136,6 +124,18 @@ class Link:
                 continue
             except OSError as error:
                 raise self._lost(f"the connection broke ({error.strerror})") from error
+
+    def _event(self, silence: float | None) -> Steps[h11.Event]:
+        while True:
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                raise self._lost(f"it ended in the middle ({error})") from error
+            if event is not h11.NEED_DATA:
+                # PAUSED cannot be: nothing is asked before the answer to what was asked before.
+                assert not isinstance(event, type)  # noqa: S101
+                return event
+            self._http.receive_data((yield from self.read(silence)))
 
     def _lost(self, why: str) -> LostError:
         return LostError(why, sent=self._sent > 0)
