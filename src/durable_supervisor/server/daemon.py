@@ -28,9 +28,8 @@ T = TypeVar("T")
 
 MAX_QUEUED_RUNS: Final = 64
 SOCKET_MODE: Final = 0o600
-STOP_SECONDS: Final = (
-    30.0  # for the runs, with stop_runs_on_exit: longer than the usual grace and its kill rounds
-)
+SETTLE_SECONDS: Final = 15.0  # for starts under way: longer than a worker's first word may take
+STOP_SECONDS: Final = 30.0  # for runs, with stop_runs_on_exit: more than the usual grace and kill rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +154,7 @@ class Daemon:
     async def _end(self, supervisor: Supervisor, server: Server) -> ShutdownReport:
         self._notifier.stopping("draining")
         await server.drain()
+        await server.settle(SETTLE_SECONDS)
         report = ShutdownReport([], [])
         if self._options.stop_runs_on_exit:
             report = await supervisor.shutdown(timeout=STOP_SECONDS)

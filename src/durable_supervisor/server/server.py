@@ -104,6 +104,10 @@ class Server:
         """Start nothing more, and send followers away; everything else is answered as before."""
         self._service.draining.set()
 
+    async def settle(self, timeout: float = DRAIN_SECONDS) -> None:
+        """Wait for starts and controls under way; meanwhile everybody is answered."""
+        await self._service.finish(timeout)
+
     async def close(self, drain: float = DRAIN_SECONDS) -> None:
         """Let go of the socket, and of everybody after at most ``drain`` seconds.  Idempotent."""
         await self.drain()
