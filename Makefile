@@ -42,6 +42,10 @@ check: lint types layers test ## All of the above checks
 schemas: venv ## Write docs/schemas/*.json from the documents that --json prints
 	@$(PY) -m durable_supervisor.wire.schemas docs/schemas
 
+.PHONY: openapi
+openapi: venv ## Write docs/openapi.json from the service's route table
+	@$(PY) -m durable_supervisor.server.openapi docs/openapi.json
+
 .PHONY: bench
 bench: venv ## Measure everything, beside baselines and peers, into bench/results (BENCH_ARGS="--quick --peers none")
 	@$(PY) -m bench $(BENCH_ARGS)

@@ -47,8 +47,9 @@ STATUS: dict[ErrorCode, int] = {
     ErrorCode.INTERNAL: 500,
 }
 
-_RETRY_AFTER = {ErrorCode.BUSY, ErrorCode.CAPACITY_EXHAUSTED, ErrorCode.SHUTTING_DOWN}
+RETRY_AFTER = {ErrorCode.BUSY, ErrorCode.CAPACITY_EXHAUSTED, ErrorCode.SHUTTING_DOWN}
 _RETRY_SECONDS = "1"
+_HEADERS = {"Content-Type": "application/json; charset=utf-8", "Cache-Control": "no-store"}
 
 
 def to_json(form: Mapping[str, object]) -> bytes:
@@ -56,13 +57,17 @@ def to_json(form: Mapping[str, object]) -> bytes:
     return json.dumps(form, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
+class ErrorAnswer(web.Response):
+    """An error document; ``code`` is for the metrics."""
+
+    def __init__(self, error: SupervisorError, status: int) -> None:
+        super().__init__(body=to_json(error_form(error)) + b"\n", status=status, headers=_HEADERS)
+        self.code = error.code
+
+
 def answer(form: Mapping[str, object], status: int = 200) -> web.Response:
     """A JSON answer, which no cache keeps."""
-    return web.Response(
-        body=to_json(form) + b"\n",
-        status=status,
-        headers={"Content-Type": "application/json; charset=utf-8", "Cache-Control": "no-store"},
-    )
+    return web.Response(body=to_json(form) + b"\n", status=status, headers=_HEADERS)
 
 
 def error_form(error: SupervisorError) -> dict[str, object]:
@@ -70,12 +75,11 @@ def error_form(error: SupervisorError) -> dict[str, object]:
     return {"error": error.to_dict()}
 
 
-def error_answer(error: SupervisorError, status: int | None = None) -> web.Response:
+def error_answer(error: SupervisorError, status: int | None = None) -> ErrorAnswer:
     """The error document, under the status of its code unless ``status`` says otherwise."""
-    response = answer(error_form(error), STATUS[error.code] if status is None else status)
-    if error.code in _RETRY_AFTER:
+    response = ErrorAnswer(error, STATUS[error.code] if status is None else status)
+    if error.code in RETRY_AFTER:
         response.headers["Retry-After"] = _RETRY_SECONDS
-    response["code"] = error.code.value  # for the metrics
     return response
 
 

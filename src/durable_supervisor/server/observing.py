@@ -11,9 +11,9 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from ..supervisor.logs import logger
+from .errors import ErrorAnswer
 from .metrics import Metrics
 
-_CODE: Final = "code"  # of an error, left on its response by `errors.error_answer`
 _START: Final = "/v1/start"
 _UNMATCHED: Final = "unmatched"  # whatever a client asked for: paths are unbounded, and its own
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -35,9 +35,9 @@ def observe(metrics: Metrics) -> Middleware:
             seconds = time.monotonic() - began
             route, method = _route(request), request.method if request.method in _METHODS else "other"
             metrics.request(route, method, status, seconds)
-            code = None if response is None else response.get(_CODE)
+            code = response.code.value if isinstance(response, ErrorAnswer) else None
             if code is not None:
-                metrics.refused(str(code))
+                metrics.refused(code)
             if route == _START and isinstance(response, web.Response) and status in (200, 201):
                 metrics.started(_admission(response), seconds)
             logger().debug(

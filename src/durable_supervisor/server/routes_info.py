@@ -6,15 +6,15 @@ from aiohttp import web
 
 from .. import __version__
 from ..journal import meta
-from ..journal.figures import read_figures
 from ..model.arguments import MAX_PAGE
 from ..model.events import iso_time
 from ..model.schema import schema_name
 from .bodies import MAX_BODY_BYTES
 from .errors import answer
 from .metrics import CONTENT_TYPE
+from .openapi import served
 from .peers import check_operator
-from .route import Route
+from .route import JSON, Route
 from .service import Call
 
 API_VERSIONS = (1,)
@@ -24,6 +24,7 @@ _PRODUCT = "durable-supervisor"
 async def info(call: Call) -> web.Response:
     """Versions, phase, limits, and who the caller is taken for."""
     service, sup = call.service, call.supervisor
+    capacity, seen = sup.capacity(), call.caller.operator
     return answer(
         {
             "schema": schema_name("info"),
@@ -44,22 +45,17 @@ async def info(call: Call) -> web.Response:
                 "max_body_bytes": MAX_BODY_BYTES,
                 "max_page": MAX_PAGE,
                 "max_connections": service.max_connections,
-                "max_concurrent_runs": None,
-                "max_runs_per_owner": None,
-                "max_queued_runs": None,
+                "max_concurrent_runs": capacity.max_concurrent_runs,
+                "max_runs_per_owner": capacity.max_runs_per_owner,
+                "max_queued_runs": capacity.max_queued_runs,
             },
-            "runs": await _runs(call),
+            # Of all owners, so only for who may see them.
+            "runs": {
+                "held": capacity.held if seen else None,
+                "queued": capacity.queued if seen else None,
+            },
         }
     )
-
-
-async def _runs(call: Call) -> dict[str, int | None]:
-    """Of all owners, so only for who may see them."""
-    if not call.caller.operator:
-        return {"held": None, "queued": None}
-    by_state = (await call.supervisor.journal.read(read_figures)).by_state
-    queued = by_state.pop("queued", 0)
-    return {"held": sum(by_state.values()), "queued": queued}
 
 
 async def metrics(call: Call) -> web.Response:
@@ -69,8 +65,22 @@ async def metrics(call: Call) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
 
 
+async def description(_: Call) -> web.Response:
+    """What docs/openapi.json says."""
+    headers = {"Content-Type": "application/json; charset=utf-8", "Cache-Control": "no-store"}
+    return web.Response(body=served(), headers=headers)
+
+
 routes = [
     Route("GET", "/v1/info", info, "Versions, limits and phase of the service", {200: "info"}),
+    Route(
+        "GET",
+        "/v1/openapi.json",
+        description,
+        "This description",
+        {200: None},
+        media_type=JSON,
+    ),
     Route(
         "GET",
         "/metrics",

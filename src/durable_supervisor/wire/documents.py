@@ -161,7 +161,7 @@ class ServiceLimits(Document):
 class ServiceRuns(Document):
     """Runs of all owners; null for a caller who is no operator."""
 
-    held: Count | None = Field(description="runs that hold a slot, or whose end is unresolved")
+    held: Count | None = Field(description="runs that hold a slot")
     queued: Count | None
 
 
@@ -336,7 +336,7 @@ def validate(name: str, document: object) -> None:
 
 def json_schema(name: str) -> dict[str, Any]:
     """The published JSON Schema (2020-12).  Open: later versions may add fields."""
-    schema = _tidied(SCHEMAS[name].model_json_schema(by_alias=True, mode="validation"))
+    schema = tidied(SCHEMAS[name].model_json_schema(by_alias=True, mode="validation"))
     assert isinstance(schema, dict)  # noqa: S101
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -346,16 +346,17 @@ def json_schema(name: str) -> dict[str, Any]:
     }
 
 
-def _tidied(schema: object) -> object:
-    """Without closed objects, and without the titles that pydantic makes up from field names."""
+def tidied(schema: object, *, closed: bool = False) -> object:
+    """Without pydantic's titles made of field names, and, unless ``closed``, open to new fields."""
     if isinstance(schema, list):
-        return [_tidied(value) for value in schema]
+        return [tidied(value, closed=closed) for value in schema]
     if not isinstance(schema, dict):
         return schema
+    dropped = {"title"} if closed else {"title", "additionalProperties"}
     return {
-        key: {name: _tidied(value) for name, value in content.items()}
+        key: {name: tidied(value, closed=closed) for name, value in content.items()}
         if key in ("properties", "$defs")
-        else _tidied(content)
+        else tidied(content, closed=closed)
         for key, content in schema.items()
-        if not (key == "title" or (key == "additionalProperties" and isinstance(content, bool)))
+        if not (key in dropped and isinstance(content, str | bool))
     }

@@ -1,0 +1,32 @@
+"""A service in the test's own loop, on a real socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from durable_supervisor import Supervisor
+from durable_supervisor.server.server import Server
+from tests.server.http import Http
+
+
+@pytest_asyncio.fixture
+async def sup(state_dir: Path) -> AsyncIterator[Supervisor]:
+    async with Supervisor.open(state_dir) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def server(sup: Supervisor) -> AsyncIterator[Server]:
+    made = Server(sup, heartbeat=0.1, stall=0.5)
+    await made.start()
+    yield made
+    await made.close(drain=1)
+
+
+@pytest.fixture
+def http(server: Server) -> Http:
+    return Http(server.path)
