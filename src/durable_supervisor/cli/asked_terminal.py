@@ -9,6 +9,7 @@ from typing import Any
 
 from durable_supervisor.model.command import Terminal
 from durable_supervisor.model.errors import SupervisorError, invalid
+from durable_supervisor.model.winsize import MAX_SIDE
 
 _SIZE = re.compile(r"([0-9]{1,9})x([0-9]{1,9})", re.ASCII)
 
@@ -33,19 +34,23 @@ def _size(text: str) -> tuple[int, int]:
 
 
 def _our_terminal(environ: Mapping[str, str]) -> Terminal:
-    """Its size and kind; the usual ones where we have none, or where it does not know."""
+    """Of its size and kind; the usual ones where we have none, or where it does not know."""
+    usual = Terminal()
+    columns, rows = _our_size()
+    if not (columns and rows):
+        return usual
+    try:
+        return Terminal(columns=columns, rows=rows, term=environ.get("TERM", usual.term))
+    except SupervisorError:  # an odd TERM
+        return Terminal(columns=columns, rows=rows)
+
+
+def _our_size() -> tuple[int, int]:
+    """Columns and rows; 0 where it is not known."""
     for descriptor in (1, 0):
         try:
-            size = os.get_terminal_size(descriptor)
+            columns, rows = os.get_terminal_size(descriptor)
         except OSError:
             continue
-        usual = Terminal()
-        try:
-            return Terminal(
-                columns=size.columns or usual.columns,
-                rows=size.lines or usual.rows,
-                term=environ.get("TERM", usual.term),
-            )
-        except SupervisorError:  # an odd TERM, or a size beyond all bounds
-            break
-    return Terminal()
+        return min(columns, MAX_SIDE), min(rows, MAX_SIDE)
+    return 0, 0
