@@ -11,6 +11,7 @@ from typing import Final
 NAME: Final = "durable-supervisor.service"
 LABEL: Final = "durable-supervisor"
 MARKER: Final = "# Written by `durable-supervisor service install`; `service uninstall` removes it."
+_UNFIT: Final = frozenset("\"'\\")
 
 _UNIT: Final = """\
 {marker}
@@ -70,10 +71,11 @@ def serve_command(state_dir: str, options: Sequence[str]) -> list[str]:
 
 def systemd_unit(state_dir: str, options: Sequence[str]) -> str:
     """The unit; see the comments in it."""
-    words = [
-        *serve_command(state_dir, options),
-        *([] if "--log-format" in options else ["--log-format", "json"]),
-    ]
+    words = serve_command(state_dir, options)
+    if "--log-format" not in options:
+        words += ["--log-format", "json"]
+    if _UNFIT.intersection(words[0]):  # systemd refuses such a name of the executable, but not of an argument
+        words.insert(0, "/usr/bin/env")
     return _UNIT.format(marker=MARKER, command=" ".join(quoted(word) for word in words))
 
 

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from .. import __version__
-from ..journal.connection import Journal
 from ..journal.figures import read_figures
 from ..model.states import RunState
 from ..supervisor.supervisor import Supervisor
@@ -65,7 +64,7 @@ class Metrics:
         self._errors = Counter(f"{_P}errors", "Error answers, by code.", ["code"], registry=registry)
         self.connections = Gauge(f"{_P}connections", "Open connections.", registry=registry)
         self.followers = Gauge(f"{_P}followers", "Open streams of events or of the feed.", registry=registry)
-        registry.register(_JournalCollector(supervisor.journal))
+        registry.register(_Kept(supervisor))
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """An answered request; ``route`` is its template, such as ``/v1/runs/{run}/inspect``."""
@@ -102,13 +101,25 @@ class Metrics:
             self._feed_seen = page[-1].position
 
 
-class _JournalCollector(Collector):
-    """Counts that the journal keeps itself."""
+class _Kept(Collector):
+    """What the supervisor counts itself."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
 
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        commits, calls = self._journal.commits, self._journal.committed_calls
-        yield CounterMetricFamily(f"{_P}journal_commits", "Transactions committed.", value=commits)
-        yield CounterMetricFamily(f"{_P}journal_calls", "Calls that shared them.", value=calls)
+    def collect(self) -> Iterator[Metric]:
+        journal, capacity = self._supervisor.journal, self._supervisor.capacity()
+        yield CounterMetricFamily(f"{_P}journal_commits", "Transactions committed.", value=journal.commits)
+        yield CounterMetricFamily(
+            f"{_P}journal_calls", "Calls that shared them.", value=journal.committed_calls
+        )
+        yield GaugeMetricFamily(f"{_P}slots_held", "Runs that hold a slot.", value=capacity.held)
+        limits = {"slots": capacity.max_concurrent_runs, "owner_slots": capacity.max_runs_per_owner}
+        limits["queue"] = capacity.max_queued_runs
+        bounds = GaugeMetricFamily(
+            f"{_P}limit", "The bounds of this service, where it has any.", labels=["of"]
+        )
+        for name, value in limits.items():
+            if value is not None:
+                bounds.add_metric([name], value)
+        yield bounds
