@@ -72,12 +72,16 @@ class CommandForm(Document):
     pty: TerminalForm | None = None
 
 
+# A whole number stays one: a request's digest tells 30 from 30.0, in process and over the socket alike.
+Number = Annotated[int, Field(ge=0)] | Seconds
+
+
 class LimitsBody(Document):
     """Bounds of a run; null means unbounded."""
 
-    timeout: Seconds | None = None
-    idle_timeout: Seconds | None = None
-    grace: Seconds = DEFAULT_GRACE
+    timeout: Number | None = None
+    idle_timeout: Number | None = None
+    grace: Number = DEFAULT_GRACE
     max_stdout_bytes: Seq = DEFAULT_OUTPUT_BYTES
     max_stderr_bytes: Seq = DEFAULT_OUTPUT_BYTES
     on_limit: Annotated[OnLimit, Field(strict=False)] = OnLimit.TRUNCATE
