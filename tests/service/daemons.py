@@ -9,7 +9,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -60,9 +59,11 @@ class Service:
     def socket(self) -> str:
         return str(self.facts["socket"])
 
-    def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> tuple[int, Any]:
+    def ask(
+        self, method: str, path: str, body: Mapping[str, object] | None = None, content: bytes | None = None
+    ) -> tuple[int, Any]:
         """One request: status and document."""
-        return ask(self.socket, method, path, body)
+        return ask(self.socket, method, path, body, content)
 
     def start(self, *argv: str, **more: object) -> str:
         """Start a program; its run id."""
@@ -105,19 +106,31 @@ class Service:
 
 
 def ask(
-    path: str, method: str, target: str, body: Mapping[str, object] | None = None, timeout: float = PATIENCE
+    path: str,
+    method: str,
+    target: str,
+    body: Mapping[str, object] | None = None,
+    content: bytes | None = None,
+    timeout: float = PATIENCE,
 ) -> tuple[int, Any]:
-    """One HTTP request over a Unix socket: status, and the document (or text) of the answer."""
+    """One HTTP request over a Unix socket, with a document or bytes: status, and the answer."""
+    kind = "application/octet-stream" if body is None else "application/json"
+    folder, name = os.path.split(path)
+    directory = os.open(folder, os.O_PATH)  # its path may be longer than sun_path
     connection = http.client.HTTPConnection("localhost")
-    with socket.socket(socket.AF_UNIX) as end:
-        end.settimeout(timeout)
-        end.connect(path)
-        connection.sock = end
-        headers = {"Content-Type": "application/json", "Connection": "close"}
-        content = None if body is None else json.dumps(body).encode()
-        connection.request(method, target, content, headers)
-        answer = connection.getresponse()
-        data = answer.read()
+    try:
+        with socket.socket(socket.AF_UNIX) as end:
+            end.settimeout(timeout)
+            end.connect(f"/proc/self/fd/{directory}/{name}")
+            connection.sock = end
+            headers = {"Connection": "close"}
+            if body is not None or content is not None:
+                headers["Content-Type"] = kind
+            connection.request(method, target, content if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            data = answer.read()
+    finally:
+        os.close(directory)
     if "json" in (answer.getheader("Content-Type") or ""):
         return answer.status, json.loads(data)
     return answer.status, data.decode()
@@ -143,6 +156,3 @@ def until(condition: Callable[[], Any], what: str) -> Any:
         assert time.monotonic() < deadline, what
         time.sleep(0.02)
     return value
-
-
-PYTHON = sys.executable

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.service.conftest import Serve
-from tests.service.daemons import PATIENCE, Service, ask, tree_state, until
+from tests.service.daemons import PATIENCE, Service, tree_state, until
 from tests.support import eventually, running
 
 ECHO = ("sh", "-c", "echo up; read line; echo got $line; exit 3")
@@ -33,25 +33,11 @@ def pids(service: Service, runs: list[str]) -> dict[str, int]:
     return {run: service.inspect(run)["program"]["pid"] for run in runs}
 
 
-def write(service: Service, run: str, data: bytes) -> None:
-    done = subprocess.run(
-        [
-            *("curl", "-sf", "--unix-socket", service.socket, "-H", "Content-Type: application/octet-stream"),
-            *("--data-binary", "@-", f"http://localhost/v1/runs/{run}/write-stdin"),
-        ],
-        input=data,
-        check=True,
-        timeout=PATIENCE,
-        capture_output=True,
-    )
-    assert json.loads(done.stdout)["result"] == "written"
-
-
 def check_whole(service: Service, runs: list[str], programs: dict[str, int]) -> None:
     """A new service has the runs: the same programs, which hear it, can be stopped, and end as they do."""
     assert pids(service, runs) == programs
     assert all(running(pid) for pid in programs.values())
-    write(service, runs[0], b"you\n")
+    assert service.ask("POST", f"/v1/runs/{runs[0]}/write-stdin", content=b"you\n")[1]["result"] == "written"
     status, form = service.ask("GET", f"/v1/runs/{runs[0]}/wait?timeout=20")
     assert (status, form["state"], form["outcome"]["code"]) == (200, "finished", 3)
     for run in runs[1:]:
@@ -307,9 +293,3 @@ def test_it_says_where_it_stands_to_the_manager(state_dir: Path, tmp_path: Path)
             assert service.process.wait(PATIENCE) == 0
         finally:
             service.kill()
-
-
-def test_another_program_on_the_socket_gets_no_credit(state_dir: Path) -> None:
-    """`ask` of the tests themselves: the answer of something else is an error, not a wait."""
-    with pytest.raises(OSError):
-        ask(str(state_dir / "supervisor.sock"), "GET", "/v1/info", timeout=1)

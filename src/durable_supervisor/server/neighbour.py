@@ -10,7 +10,7 @@ import aiohttp
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..process.places import POINTER_NAME, SOCKET_NAME, state_directory
 
-_SECONDS = 2.0
+_SECONDS = 1.0
 
 
 async def refuse_if_served(state_dir: str | None, in_use: SupervisorError) -> None:

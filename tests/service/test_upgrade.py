@@ -1,0 +1,77 @@
+"""A newer service takes over the live runs of an older one, whose code is gone by then."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor import __version__
+from tests.cli.helpers import SOURCE
+from tests.service.conftest import Serve
+from tests.service.daemons import Service, until
+from tests.support import running
+
+OLDER = "0.0.9"
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """The product's tree as an older release would have left it."""
+    tree = tmp_path / "older"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(SOURCE, tree / "src", ignore=ignored)
+    shutil.copytree(SOURCE.parent / "migrations", tree / "migrations")
+    init = tree / "src" / "durable_supervisor" / "__init__.py"
+    text = init.read_text()
+    assert f'__version__ = "{__version__}"' in text
+    init.write_text(text.replace(f'__version__ = "{__version__}"', f'__version__ = "{OLDER}"'))
+    return tree
+
+
+@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGKILL])
+def test_the_newer_service_has_the_older_ones_runs(
+    serve: Serve, older: Path, tmp_path: Path, signo: signal.Signals
+) -> None:
+    old = serve(source=older / "src")
+    assert old.ask("GET", "/v1/info")[1]["version"] == OLDER
+    go = tmp_path / "go"
+    waits = f"while [ ! -e {go} ]; do sleep 0.05; done; echo went; exit 5"
+    ends_alone = old.start("sh", "-c", waits)
+    stopped = old.start("sh", "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done")
+    hears = old.ask("POST", "/v1/start", {"command": {"argv": ["cat"], "stdin": "open"}})[1]["run_id"]
+    programs = {run: old.inspect(run)["program"]["pid"] for run in (ends_alone, stopped, hears)}
+    old.end(signo)
+    shutil.rmtree(older)
+    go.touch()
+    until(lambda: not running(programs[ends_alone]), "it ends while nobody watches")
+
+    new = serve()
+    assert new.ask("GET", "/v1/info")[1]["version"] == __version__
+    check_end(new, ends_alone, {"kind": "exited", "code": 5})
+    assert new.inspect(stopped)["program"]["pid"] == programs[stopped]
+    assert new.ask("POST", f"/v1/runs/{stopped}/stop", {"grace": 20})[1]["confirmed"]
+    check_end(new, stopped, {"kind": "cancelled", "code": 0})
+    status, form = new.ask("POST", f"/v1/runs/{hears}/write-stdin?eof=true", content=b"over the years")
+    assert (status, form["result"]) == (200, "closed")
+    check_end(new, hears, {"kind": "exited", "code": 0})
+    assert "over the years" in str(new.ask("GET", f"/v1/runs/{hears}/events?limit=1000")[1])
+
+
+def check_end(service: Service, run: str, outcome: dict[str, object]) -> None:
+    status, form = service.ask("GET", f"/v1/runs/{run}/wait?timeout=20")
+    assert (status, form["state"]) == (200, "finished"), form
+    assert {name: form["outcome"][name] for name in outcome} == outcome
+    assert form["receipt"]["survivors"] == []
+
+
+def test_the_doctor_tells_of_a_service_that_is_older(serve: Serve, older: Path) -> None:
+    from tests.cli.helpers import Cli
+
+    service = serve(source=older / "src")
+    checks = Cli(service.state_dir).ok("doctor", "--json").document["checks"]
+    [check] = [one for one in checks if one["name"] == "socket"]
+    assert (check["status"], OLDER in check["detail"], __version__ in check["detail"]) == ("note", True, True)
+    assert "restart" in check["hint"]
