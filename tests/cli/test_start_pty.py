@@ -12,13 +12,13 @@ from tests.cli.terminals import Terminal, finish
 LOOK = ("--", "sh", "-c", "stty size; echo $TERM")
 
 
-def asked(cli: Cli, *words: str, **env: str) -> object:
-    return cli.ok("start", "--dry-run", "--json", *words, "--", "true", **env).document["pty"]
+def asked(cli: Cli, *words: str) -> object:
+    return cli.ok("start", "--dry-run", "--json", *words, "--", "true", TERM="screen").document["pty"]
 
 
 def test_without_a_terminal_of_our_own_it_is_a_usual_one(cli: Cli) -> None:
     assert asked(cli) is None
-    assert asked(cli, "--pty", TERM="screen") == {"columns": 80, "rows": 24, "term": "xterm-256color"}
+    assert asked(cli, "--pty") == {"columns": 80, "rows": 24, "term": "xterm-256color"}
     named = asked(cli, "--pty", "--size", "132x50", "--term", "vt100")
     assert named == {"columns": 132, "rows": 50, "term": "vt100"}
 

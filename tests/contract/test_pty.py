@@ -282,11 +282,25 @@ def test_without_a_terminal_to_be_had_the_program_never_runs(state_dir: Path) ->
 
 
 async def test_a_program_may_let_go_of_its_terminal_and_go_on(runs: Runs) -> None:
-    run = await runs.sh("echo bye; exec </dev/null >/dev/null 2>&1; sleep .2; exit 4", pty=PTY)
+    script = "echo bye; exec </dev/null >/dev/null 2>&1; trap 'exit 4' USR1; while :; do sleep .02; done"
+    run = await runs.sh(script, pty=PTY)
+    await runs.printed(run, b"bye")
+
+    async def closed() -> bool:
+        try:
+            await runs.sup.write_stdin(run.id, b"x")
+        except SupervisorError as error:
+            return error.code is ErrorCode.STDIN_CLOSED
+        return False
+
+    await eventually_async(closed)
+    assert (await runs.sup.write_stdin(run.id, b"", eof=True)).result == "closed"
+    assert await refusal(runs, run.id) is ErrorCode.INVALID_REQUEST
+    await runs.sup.signal(run.id, signal.SIGUSR1)
     receipt = await runs.receipt(run)
     assert receipt["outcome"]["code"] == 4
     assert receipt["output"]["stdout"]["complete"]
-    assert await runs.output(run) == b"bye\r\n"
+    assert (await runs.output(run)).startswith(b"bye\r\n")
 
 
 async def test_a_child_that_keeps_the_terminal_does_not_hold_up_the_end(runs: Runs, marker: Marker) -> None:

@@ -30,6 +30,7 @@ class Connection:
         self.pid = pid
         self.uid = uid
         self.watching: int | None = None  # answer once the head is beyond this
+        self.token = object()  # tells it from all others, also after its end
         self._socket = peer
         self._parser = FrameParser(_MAX_JSON, _MAX_BLOB)
         self._unsent = bytearray()

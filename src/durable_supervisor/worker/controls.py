@@ -29,8 +29,8 @@ class Controls:
     def __init__(self, recorder: Recorder, appliers: dict[str, Apply]) -> None:
         self._recorder = recorder
         self.appliers = appliers
-        # With the only connection that a receipt of a lease is for: on any other it would be no truth.
-        self._receipts: dict[str, tuple[dict[str, object], Connection | None]] = {}
+        # With the token of the only connection that a lease's receipt is for: to others it would be a lie.
+        self._receipts: dict[str, tuple[dict[str, object], object]] = {}
         self._pending: dict[str, list[Connection]] = {}
         self._lease = WriterLease()
 
@@ -60,7 +60,7 @@ class Controls:
 
     def _repeat(self, connection: Connection, control_id: str) -> None:
         receipt, only_for = self._receipts[control_id]
-        if only_for in (None, connection):
+        if only_for in (None, connection.token):
             connection.send(receipt)
         else:
             _refuse(connection, control_id)
@@ -92,7 +92,7 @@ class Controls:
         if len(self._receipts) >= _REMEMBERED:
             del self._receipts[next(iter(self._receipts))]
         waiting = self._pending.pop(control_id)
-        self._receipts[control_id] = (receipt, waiting[0] if op in LEASE_OPS else None)
+        self._receipts[control_id] = (receipt, waiting[0].token if op in LEASE_OPS else None)
         for connection in waiting:
             connection.send(receipt)
 

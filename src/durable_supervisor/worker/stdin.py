@@ -87,7 +87,10 @@ class StdinFeed:
             return
         self._open = False
         self._poller.forget(self._fd)
-        os.close(self._fd)
+        self._close()
         queue, self._queue = self._queue, []
         for _, sent, done in queue:
             done("closed", sent)
+
+    def _close(self) -> None:
+        os.close(self._fd)

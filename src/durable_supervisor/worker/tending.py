@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import time
+from collections.abc import Callable
 
 from ..model.events import Kind
 from ..model.secrets import redact_text
@@ -87,13 +88,16 @@ class Tending:
         from .terminal import TerminalFeed, as_printed, open_terminal  # most runs have none
 
         master, slave = open_terminal(*size_of(pty))
-        self._capture("stdout", master, self.spec.max_stdout_bytes, as_printed(secrets))
         self.stdin = TerminalFeed(master, self._poller)
+        secrets, hung_up = as_printed(secrets), self.stdin.abandon  # what is typed then, nobody would get
+        self._capture("stdout", master, self.spec.max_stdout_bytes, secrets, hung_up)
         return Stdio(slave, slave, slave, terminal=True)
 
-    def _capture(self, stream: str, fd: int, cap: int, secrets: list[bytes]) -> None:
+    def _capture(
+        self, stream: str, fd: int, cap: int, secrets: list[bytes], on_end: Callable[[], None] | None = None
+    ) -> None:
         bound = cap if self.spec.on_limit == "terminate" else None
-        self._captures.append(Capture(stream, fd, secrets, self.recorder, bound))
+        self._captures.append(Capture(stream, fd, secrets, self.recorder, bound, on_end))
 
     def refuse(self, failure: StartFailure) -> None:
         """User code never ran: say why, durably, and tell the supervisor."""

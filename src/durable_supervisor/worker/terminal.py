@@ -47,7 +47,7 @@ def as_printed(secrets: list[bytes]) -> list[bytes]:
 
 
 class TerminalFeed(StdinFeed):
-    """What is typed at the terminal.
+    """What is typed at the terminal, until the program has let go of it.
 
     A piece is ``written`` once the terminal has taken it.  What becomes of it there is the
     terminal's affair: it may echo it, edit it, and without raw mode it keeps at most 4095
@@ -55,7 +55,7 @@ class TerminalFeed(StdinFeed):
     """
 
     def __init__(self, master: int, poller: Poller) -> None:
-        # A descriptor of its own: who reads closes the other when the program has hung up.
+        # A descriptor of its own: who reads closes the other once the program has let go.
         super().__init__(fcntl.fcntl(master, fcntl.F_DUPFD_CLOEXEC, 3), poller)
         self._line_begins = True
 
@@ -70,10 +70,7 @@ class TerminalFeed(StdinFeed):
         In the middle of a line the first one only hands over what there is of it: then two.
         Done with ``eof_sent``.
         """
-        if not self.accepts:
-            done("closed", 0)
-            return
-        canonical, eof = self._end_of_file()
+        canonical, eof = self._end_of_file() if self.accepts else (True, b"")
         keys = eof if self._line_begins or not canonical else eof * 2
         self._line_begins = True
 
@@ -87,11 +84,22 @@ class TerminalFeed(StdinFeed):
         """False when nobody has the terminal any more."""
         if not self.accepts:
             return False
-        resize(self._fd, columns, rows)
+        try:
+            resize(self._fd, columns, rows)
+        except termios.error:
+            return False
         return True
+
+    def _close(self) -> None:
+        """Never before the worker's end: the kernel would send the session's leader a SIGHUP, also
+        one that has let go of its terminal by its own will and goes on without.
+        """
 
     def _end_of_file(self) -> tuple[bool, bytes]:
         """Does the terminal look for it just now, and which one is it?"""
-        modes = termios.tcgetattr(self._fd)
+        try:
+            modes = termios.tcgetattr(self._fd)
+        except termios.error:  # it is gone: as little is known as is lost
+            return True, b"\4"
         eof = modes[_CC][termios.VEOF]
         return bool(modes[_LFLAG] & termios.ICANON), eof if isinstance(eof, bytes) and eof != b"\0" else b"\4"
