@@ -11,6 +11,11 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # not from typing: every worker would pay for that import
 if TYPE_CHECKING:
+    from .api.connect import connect
+    from .api.open import open as open  # noqa: A004  left out of __all__, so that import * takes nobody's open()
+    from .api.session import Session
+    from .client.aio import AsyncClient
+    from .client.sync import Client
     from .model.answers import (
         ControlReceipt,
         FeedEntry,
@@ -32,7 +37,9 @@ if TYPE_CHECKING:
     from .supervisor.supervisor import Supervisor
 
 _MODULES = {
+    "AsyncClient": "client.aio",
     "Attachment": "supervisor.attach",
+    "Client": "client.sync",
     "Command": "model.command",
     "Completion": "model.command",
     "ControlReceipt": "model.answers",
@@ -52,18 +59,21 @@ _MODULES = {
     "Run": "model.answers",
     "RunState": "model.states",
     "RunView": "model.view",
+    "Session": "api.session",
     "ShutdownReport": "model.answers",
     "StopReceipt": "model.answers",
     "Supervisor": "supervisor.supervisor",
     "SupervisorError": "model.errors",
     "Terminal": "model.command",
+    "connect": "api.connect",
+    "open": "api.open",
 }
 
 __all__ = [
-    "Attachment", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry", "Kind",
-    "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind", "Page", "Phase",
-    "ReconcileReport", "Run", "RunState", "RunView", "ShutdownReport", "StopReceipt", "Supervisor",
-    "SupervisorError", "Terminal", "__version__",
+    "AsyncClient", "Attachment", "Client", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event",
+    "FeedEntry", "Kind", "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind", "Page",
+    "Phase", "ReconcileReport", "Run", "RunState", "RunView", "Session", "ShutdownReport", "StopReceipt",
+    "Supervisor", "SupervisorError", "Terminal", "__version__", "connect",
 ]  # fmt: skip
 
 

@@ -13,12 +13,13 @@ from . import out
 from .escape import escape_text
 
 if TYPE_CHECKING:
-    from durable_supervisor.supervisor.observer import Observer
-    from durable_supervisor.supervisor.supervisor import Supervisor
+    from durable_supervisor.api.owner import Owner
+    from durable_supervisor.api.verbs import Reading
 
     from .options import Settings
 
 _PATIENCE: Final = 1.0  # seconds of silence before a person is told what is waited for
+_NEWEST: Final = 1000
 
 
 def drive(work: Coroutine[Any, Any, int]) -> int:
@@ -29,42 +30,64 @@ def drive(work: Coroutine[Any, Any, int]) -> int:
 
 
 @asynccontextmanager
-async def observing(shared: Settings) -> AsyncIterator[Observer]:
-    """For reading and controls: needs no ownership and no live supervisor."""
+async def observing(shared: Settings) -> AsyncIterator[Reading]:
+    """For reading and controls, which need no owner: the files and workers themselves, or --socket."""
+    reading = await _reading(shared)
+    try:
+        yield reading
+    except SupervisorError as error:
+        if error.code is ErrorCode.UNKNOWN_RUN:
+            await _name_the_run(error, shared, reading)
+        raise
+    finally:
+        await reading.close()
+
+
+async def _reading(shared: Settings) -> Reading:
+    if shared.socket is not None:
+        from durable_supervisor.client.aio import AsyncClient
+
+        return await AsyncClient.connect(socket=shared.socket)
     from durable_supervisor.supervisor.observer import Observer
 
-    async with Observer.open(shared.state_dir) as observer:
-        try:
-            yield observer
-        except SupervisorError as error:
-            if error.code is ErrorCode.UNKNOWN_RUN:
-                _name_the_run(error, shared)
-            raise
+    return Observer.open(shared.state_dir)
 
 
-def _name_the_run(error: SupervisorError, shared: Settings) -> None:
+async def _name_the_run(error: SupervisorError, shared: Settings, reading: Reading) -> None:
     """Who gave a request id for a run id is told the run id."""
-    from .complete import run_of_request
+    asked = str(error.details.get("run_id"))
+    if shared.socket is None:
+        from .complete import run_of_request
 
-    run_id = run_of_request(shared.state_dir, str(error.details.get("run_id")))
+        run_id = run_of_request(shared.state_dir, asked)
+    else:
+        newest = (await reading.list(limit=_NEWEST)).runs
+        run_id = next((view.id for view in newest if view.request_id == asked), None)
     if run_id is not None:
         error.hint = f"that is a request id; its run is {run_id}"
 
 
 @asynccontextmanager
-async def owning(shared: Settings) -> AsyncIterator[Supervisor]:
-    """For starting and judging: owns the state directory while open; closing leaves runs alone."""
+async def owning(shared: Settings) -> AsyncIterator[Owner]:
+    """For starting and judging: the directory's service; where none answers, we own it meanwhile.
+
+    Closing it leaves runs alone.  With --socket, that service or none.
+    """
     import asyncio
 
-    from durable_supervisor.supervisor.supervisor import Supervisor
+    from durable_supervisor.api.election import Terms
+    from durable_supervisor.api.owner import Owner
+    from durable_supervisor.process.places import state_directory
 
+    owner = Owner(Terms(state_directory(shared.state_dir), socket=shared.socket, serve=False))
     waiting = asyncio.get_running_loop().call_later(_PATIENCE, _tell_who_owns, shared)
     try:
-        async with Supervisor.open(shared.state_dir) as supervisor:
-            waiting.cancel()
-            yield supervisor
+        await owner.seat()
+        waiting.cancel()
+        yield owner
     finally:
         waiting.cancel()
+        await owner.close()
 
 
 def _tell_who_owns(shared: Settings) -> None:

@@ -1,7 +1,4 @@
-"""``resolve``, ``reconcile``, ``recover``: an operator's verbs.
-
-They own the state directory while they work.
-"""
+"""``resolve``, ``reconcile``, ``recover``: an operator's verbs, which take an owner."""
 
 from __future__ import annotations
 
@@ -51,8 +48,8 @@ def resolve(
 
 
 async def _resolve(shared: Settings, run: str, action: str, note: str) -> int:
-    async with owning(shared) as supervisor:
-        view = await supervisor.resolve(run, action, note=note)
+    async with owning(shared) as owner:
+        view = await owner.ask(lambda verbs: verbs.resolve(run, action, note=note))
     from .verbs_read import show
 
     show(shared, view)
@@ -72,8 +69,8 @@ def reconcile(
 
 
 async def _reconcile(shared: Settings) -> int:
-    async with owning(shared) as supervisor:
-        report = await supervisor.reconcile()
+    async with owning(shared) as owner:
+        report = await owner.ask(lambda verbs: verbs.reconcile())
     _report(shared, "reconcile", report)
     return exit_codes.OK
 

@@ -19,8 +19,8 @@ from .timeline import Timeline, feed_line
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from durable_supervisor.api.verbs import Reading
     from durable_supervisor.model.events import Event
-    from durable_supervisor.supervisor.observer import Observer
 
 _PAGE = 1000
 _FEED_POLL_SECONDS = 0.25  # the feed is SQLite: there is nothing to be woken by
@@ -102,7 +102,7 @@ async def _events(
     return exit_codes.OK
 
 
-async def tell_if_lost(observer: Observer, run: str) -> None:
+async def tell_if_lost(observer: Reading, run: str) -> None:
     """Nothing to show may mean that nothing happened, or that its log is gone: say which."""
     health = (await observer.inspect(run)).log_health or {}
     if health.get("status", "ok") != "ok":
@@ -110,7 +110,7 @@ async def tell_if_lost(observer: Observer, run: str) -> None:
 
 
 async def recorded(
-    observer: Observer,
+    observer: Reading,
     run: str,
     after: int = 0,
     *,

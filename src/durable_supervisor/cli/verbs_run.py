@@ -13,17 +13,19 @@ from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.outcome import OutcomeKind
 from durable_supervisor.model.states import RunState
 
-from . import describe, exit_codes, out, request
+from . import describe, exit_codes, out, request, terminal
 from .errors import print_error
+from .interactive import Left
 from .options import Grace, Json, Raw, Settings, SocketPath, StateDir, settings
 from .printer import Printer, terminals
 from .session import drive, observing, owning
 from .style import Style
 from .verbs_start import hand_over, not_started
+from .viewing import Manner, Program, farewell, hold
 
 if TYPE_CHECKING:
+    from durable_supervisor.api.verbs import Reading
     from durable_supervisor.model.request import StartRequest
-    from durable_supervisor.supervisor.observer import Observer
 
 
 def run(
@@ -55,6 +57,8 @@ def run(
 
     Ctrl-C stops its whole tree gracefully, a second one kills it, a third leaves
     without waiting. If this command dies the program goes on: 'attach' finds it.
+    With --pty, at a terminal, every key is the program's, Ctrl-C too; ctrl-] d
+    leaves it running.
     With --json nothing is shown but the final inspect document.
 
     \b
@@ -73,6 +77,8 @@ async def _run(shared: Settings, asked: StartRequest, printer: Printer) -> int:
     if not shared.json:
         _remark(f"run {run_id}")
     async with observing(shared) as observer:
+        if asked.command.pty is not None and terminal.is_interactive() and not shared.json:
+            return await _sit_at(observer, run_id, shared, printer)
         watcher = asyncio.create_task(_stop_on_press(observer, run_id, presses))
         try:
             return await _watch(observer, run_id, shared, printer)
@@ -80,13 +86,22 @@ async def _run(shared: Settings, asked: StartRequest, printer: Printer) -> int:
             watcher.cancel()
 
 
+async def _sit_at(observer: Reading, run_id: str, shared: Settings, printer: Printer) -> int:
+    """The program has a terminal, and a person sits at ours: every key is for the program."""
+    async with observer.attach(run_id) as attached:
+        left = await hold(attached, Program(terminal=True, stdin=True, head=0), Manner(), printer.show)
+    if left is Left.ENDED:
+        return await _result(observer, run_id, shared, printer)
+    return farewell(left, run_id, attached.cursor)
+
+
 async def _begin(shared: Settings, asked: StartRequest) -> str:
     """Own the state directory only while starting, so that two `run`s work side by side."""
-    async with owning(shared) as supervisor:
-        return (await hand_over(supervisor, asked)).id
+    async with owning(shared) as owner:
+        return (await hand_over(owner, asked)).id
 
 
-async def _watch(observer: Observer, run_id: str, shared: Settings, printer: Printer) -> int:
+async def _watch(observer: Reading, run_id: str, shared: Settings, printer: Printer) -> int:
     if not shared.json:
         try:
             async for event in observer.follow(run_id):
@@ -95,6 +110,11 @@ async def _watch(observer: Observer, run_id: str, shared: Settings, printer: Pri
         except BrokenPipeError:
             out.note(f"the reader of the output is gone; run {run_id} goes on")
             raise
+    return await _result(observer, run_id, shared, printer)
+
+
+async def _result(observer: Reading, run_id: str, shared: Settings, printer: Printer) -> int:
+    """Of a run that is over, or nearly: its document, its remarks, its exit code."""
     lost: SupervisorError | None = None
     try:
         view = await observer.wait(run_id)
@@ -122,7 +142,7 @@ def _remark(words: str) -> None:
         out.note(Style(out.STDERR).paint("dim", f"[{words}]"))
 
 
-async def _stop_on_press(observer: Observer, run_id: str, presses: asyncio.Queue[None]) -> None:
+async def _stop_on_press(observer: Reading, run_id: str, presses: asyncio.Queue[None]) -> None:
     stops = set()
     for grace, words in (
         (None, "stopping; Ctrl-C again to kill"),
@@ -137,7 +157,7 @@ async def _stop_on_press(observer: Observer, run_id: str, presses: asyncio.Queue
     os._exit(exit_codes.INTERRUPTED)  # nothing of ours is worth waiting for: the worker owns the run
 
 
-async def _stop(observer: Observer, run_id: str, grace: float | None) -> None:
+async def _stop(observer: Reading, run_id: str, grace: float | None) -> None:
     try:
         await observer.stop(run_id, grace=grace)
     except SupervisorError as error:

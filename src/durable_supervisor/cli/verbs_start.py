@@ -17,9 +17,9 @@ from .session import drive, owning
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from durable_supervisor.api.owner import Owner
     from durable_supervisor.model.answers import Run
     from durable_supervisor.model.request import StartRequest
-    from durable_supervisor.supervisor.supervisor import Supervisor
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the request and print it; start nothing.")]
 
@@ -66,9 +66,9 @@ def start(
 
 
 async def _start(shared: Settings, asked: StartRequest) -> int:
-    async with owning(shared) as supervisor:
-        run = await hand_over(supervisor, asked)
-        view = await supervisor.inspect(run.id)
+    async with owning(shared) as owner:
+        run = await hand_over(owner, asked)
+        view = await owner.ask(lambda verbs: verbs.inspect(run.id))
     form = view.to_dict()
     if shared.json:
         out.document(run.to_dict())
@@ -81,14 +81,16 @@ async def _start(shared: Settings, asked: StartRequest) -> int:
     return exit_codes.OK
 
 
-async def hand_over(supervisor: Supervisor, asked: StartRequest) -> Run:
+async def hand_over(owner: Owner, asked: StartRequest) -> Run:
     """Ask for the start of what the options said."""
-    return await supervisor.start(
-        asked.command,
-        request_id=asked.request_id,
-        limits=asked.limits,
-        completion=asked.completion,
-        labels=asked.labels,
+    return await owner.ask(
+        lambda verbs: verbs.start(
+            asked.command,
+            request_id=asked.request_id,
+            limits=asked.limits,
+            completion=asked.completion,
+            labels=asked.labels,
+        )
     )
 
 

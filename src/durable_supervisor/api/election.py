@@ -1,0 +1,191 @@
+"""Who answers for a state directory: its service, or else whoever gets its lock.
+
+The lock is the proof of life.  Of any number who have lost the same owner exactly one gets it, judges
+every run and then listens; the others find the lock held until that service answers them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import itertools
+import os
+import random
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ..model.errors import ErrorCode, SupervisorError, invalid
+from ..process.places import POINTER_NAME, SOCKET_NAME
+from .seat import OwnSeat, Seat, ServedSeat
+
+if TYPE_CHECKING:
+    from ..server.server import Server
+    from ..supervisor.supervisor import Supervisor
+
+OWNER_WAIT: Final = 10.0  # as for `Supervisor.open`
+_ANSWER_SECONDS: Final = 5.0
+_FIRST_PAUSE: Final = 0.01
+_LONGEST_PAUSE: Final = 0.1  # seconds; a short-lived owner, such as a command line, takes no longer
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How to come by an answer.
+
+    ``socket``: the service there, or none.  ``serve``: whether an owner serves the directory's
+    socket; None: if it can.  ``wait``: seconds for an owner that does not answer (yet).
+    ``owning``: further arguments of `Supervisor.open`.
+    """
+
+    state_dir: str
+    socket: str | None = None
+    serve: bool | None = None
+    wait: float = OWNER_WAIT
+    owning: dict[str, Any] = field(default_factory=dict)
+    chance: Callable[[], float] = random.random
+
+
+async def take_seat(terms: Terms) -> Seat:
+    """Connect to the directory's service, or own the directory.
+
+    Raises what `Supervisor.open` does; ``STATE_DIR_IN_USE`` where an owner serves nobody for all of ``wait``.
+    """
+    if terms.socket is not None:
+        return await _at(terms.socket)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + terms.wait
+    for attempt in itertools.count():
+        served = await _reach(terms.state_dir)
+        if served is not None:
+            return served
+        try:
+            return await _embed(terms)
+        except SupervisorError as error:
+            if error.code is not ErrorCode.STATE_DIR_IN_USE:
+                raise
+            if loop.time() >= deadline:
+                error.hint = (
+                    "its owner serves no socket: it may embed without the extra `daemon`; end it, or "
+                    "choose another --state-dir"
+                )
+                raise
+        await asyncio.sleep(pause(attempt, terms.chance()))
+    raise AssertionError("count() has no end")
+
+
+async def _at(socket: str) -> ServedSeat:
+    """The service at a socket that was named: it, or none."""
+    from ..client.aio import AsyncClient
+    from ..client.locate import Place
+
+    place = Place.of(None, socket)
+    client = AsyncClient(place, reconnect=0)
+    try:
+        await client.info()
+    except BaseException:
+        await client.close()
+        raise
+    return ServedSeat(client, place)
+
+
+async def _reach(state_dir: str) -> ServedSeat | None:
+    """The directory's service; None where none answers, or it takes nothing more.
+
+    Raises ``PEER_DENIED``, ``UNSUPPORTED_API_VERSION``.
+    """
+    if not any(os.path.lexists(os.path.join(state_dir, name)) for name in (SOCKET_NAME, POINTER_NAME)):
+        return None  # the usual case for a command line, which need not import a client for it
+    from ..client.aio import AsyncClient
+    from ..client.locate import Place
+
+    place = Place.of(state_dir, None)
+    client = AsyncClient(place, reconnect=0)  # it is for us to look for the next owner
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            info = await client.info()
+        if info.phase == "accepting":
+            return ServedSeat(client, place)
+    except TimeoutError:
+        pass  # a stopped process, perhaps: the lock tells whether it lives
+    except SupervisorError as error:
+        if error.code is not ErrorCode.SERVICE_UNAVAILABLE:
+            await client.close()
+            raise
+    await client.close()
+    return None
+
+
+async def _embed(terms: Terms) -> OwnSeat:
+    """Raises ``STATE_DIR_IN_USE`` at once where somebody else has the lock."""
+    await _load("durable_supervisor.supervisor.supervisor")
+    from ..supervisor.supervisor import Supervisor
+
+    supervisor = await Supervisor.open(terms.state_dir, wait=0, **terms.owning)
+    try:
+        return OwnSeat(supervisor, await _serve(supervisor, required=terms.serve))
+    except BaseException:
+        await supervisor.close()
+        raise
+
+
+async def _serve(supervisor: Supervisor, *, required: bool | None) -> Server | None:
+    """The directory's socket, served beside the application; None where that is not wanted or not possible.
+
+    Raises ``INVALID_REQUEST``, ``SOCKET_IN_USE`` where it is ``required``.
+    """
+    possible = importlib.util.find_spec("aiohttp") is not None
+    if required is False or (required is None and not possible):
+        return None
+    if not possible:
+        raise invalid("serve", "needs aiohttp", "install the extra: durable-supervisor[daemon]")
+    await _load("durable_supervisor.server.server")
+    from ..server.server import Server
+
+    server = Server(supervisor)
+    try:
+        await server.start()
+    except SupervisorError as error:
+        if required:
+            raise
+        from ..supervisor.logs import report
+
+        report(error)  # others will wait for the directory; this application works all the same
+        return None
+    return server
+
+
+async def _load(module: str) -> None:
+    """Import it without holding up the host's loop, for it may take a tenth of a second and more.
+
+    In a thread of our own: the host's executor may be busy with something else for long.
+    """
+    if module in sys.modules:
+        return
+    threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="durable-supervisor-import")
+    try:
+        await asyncio.get_running_loop().run_in_executor(threads, importlib.import_module, module)
+    finally:
+        threads.shutdown(wait=False)
+
+
+def pause(attempt: int, chance: float) -> float:
+    """Seconds before looking again after the ``attempt``-th look (from 0); ``chance`` is in [0, 1).
+
+    Spread out, so that those who lost the same owner do not look in step.
+    """
+    longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempt, 10))
+    return float(longest * (0.5 + chance / 2))
+
+
+def is_loss(error: SupervisorError) -> bool:
+    """Has whoever answered gone, so that the same call may be put to its successor?
+
+    Not where it may have been carried out, but for a start, whose request id makes that safe.
+    """
+    if error.code is ErrorCode.SUBMISSION_INDETERMINATE:
+        return error.retryable
+    return error.code in (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.SHUTTING_DOWN)

@@ -1,0 +1,157 @@
+"""One face for an application, whether it owns the state directory or somebody else does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+from ..model.answers import ReconcileReport, Run, StopReceipt
+from ..model.command import Command, Completion, Limits
+from ..model.errors import ErrorCode, SupervisorError
+from ..model.ids import new_id
+from ..model.platform import check_platform
+from ..model.request import DEFAULT_OWNER
+from ..model.view import RunView
+from ..supervisor.logs import report
+from ..supervisor.observer import Observer
+from ..supervisor.state_dir import StateDir
+from .election import Terms
+from .owner import Owner
+from .seat import OwnSeat, Role, ServedSeat
+
+_LOOK_AGAIN = 1.0  # seconds
+
+class Session(Observer):
+    """The verbs of `Supervisor`, whoever owns the state directory: this process or another.
+
+    Reading, following, attaching and controls go to the files and workers themselves, so that
+    the death of an owner does not touch them.  What takes an owner (`start`, `stop`, `resolve`,
+    `reconcile`) is done here, or asked of the process that owns the directory, over its socket.
+
+    When that process goes, one of the sessions that stand by takes its place: it judges every
+    run, starts what is queued, and serves the others.  A `start` goes on under the request id
+    it was sent with.  Nothing else that may have been carried out is sent a second time:
+    ``SUBMISSION_INDETERMINATE``.
+    """
+
+    def __init__(self, place: StateDir, owner: Owner) -> None:
+        super().__init__(place)
+        self._owner = owner
+        self._standing_by = asyncio.create_task(self._stand_by(), name="durable-supervisor-standby")
+        self._closer: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def elect(cls, terms: Terms) -> Session:
+        """Own the directory or find its owner: see `api.open`."""
+        check_platform()
+        owner = Owner(terms)
+        await owner.seat()
+        return cls(StateDir(terms.state_dir), owner)
+
+    @property
+    def role(self) -> Role:
+        """``owner``: this process owns the directory.  ``client``: another does, or nobody just now."""
+        return "owner" if self._own() is not None else "client"
+
+    async def close(self) -> None:
+        """Let go of the directory, or of the connection.  Runs go on.  Idempotent.
+
+        Sessions that were served by this one elect another owner.  In a forked copy it does
+        nothing: all that it would close is the original's.
+        """
+        if self._lookup.forked:
+            return
+        if self._closer is None:
+            self._closer = asyncio.create_task(self._close(), name="durable-supervisor-close")
+        await asyncio.shield(self._closer)
+
+    async def _close(self) -> None:
+        self._lookup.closed = True
+        self._standing_by.cancel()
+        await asyncio.wait([self._standing_by])
+        await super().close()
+        await self._owner.close()
+
+    # What takes an owner.
+
+    async def start(
+        self,
+        command: Command,
+        *,
+        request_id: str | None = None,
+        limits: Limits | None = None,
+        completion: Completion | str = Completion.LEADER,
+        labels: Mapping[str, str] | None = None,
+        owner: str = DEFAULT_OWNER,
+        queue: bool = False,
+        priority: int = 0,
+    ) -> Run:
+        """As `Supervisor.start`.  The request id is fixed before anything is sent."""
+        self._lookup.check_open()
+        chosen = request_id if request_id is not None else new_id("req", os.urandom)
+        return await self._owner.ask(
+            lambda verbs: verbs.start(
+                command,
+                request_id=chosen,
+                limits=limits,
+                completion=completion,
+                labels=labels,
+                owner=owner,
+                queue=queue,
+                priority=priority,
+            )
+        )
+
+    async def stop(
+        self, run: str, *, grace: float | None = None, timeout: float | None = None
+    ) -> StopReceipt:
+        """As `Supervisor.stop`; where no owner answers, as `Observer.stop`, which needs none."""
+        self._lookup.check_open()
+        try:
+            return await self._owner.ask(lambda verbs: verbs.stop(run, grace=grace, timeout=timeout))
+        except SupervisorError as error:
+            if error.code is not ErrorCode.STATE_DIR_IN_USE:
+                raise
+            return await super().stop(run, grace=grace, timeout=timeout)
+
+    async def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
+        """As `Supervisor.resolve`."""
+        self._lookup.check_open()
+        return await self._owner.ask(lambda verbs: verbs.resolve(run, action, note=note))
+
+    async def reconcile(self) -> ReconcileReport:
+        """As `Supervisor.reconcile`."""
+        self._lookup.check_open()
+        return await self._owner.ask(lambda verbs: verbs.reconcile())
+
+    # Behind them.
+
+    async def _stand_by(self) -> None:
+        """While somebody else owns the directory: take its place, or turn to who has, as soon as it goes."""
+        seat = await self._owner.seat()
+        while isinstance(seat, ServedSeat):
+            await seat.gone()
+            try:
+                seat = await self._owner.seat(lost=seat)
+            except SupervisorError as error:  # whoever has it serves nobody, and may not stay for long
+                report(error)
+                await asyncio.sleep(_LOOK_AGAIN)
+
+    def _own(self) -> Observer | None:
+        """Our own supervisor knows its runs better than their logs do."""
+        seat = self._owner.current
+        return seat.supervisor if isinstance(seat, OwnSeat) else None
+
+    async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:
+        own = self._own()
+        if own is None:
+            await super()._until_news(seen, pause, timeout)
+        else:
+            await own._until_news(seen, pause, timeout)
+
+    async def _ask_directly(
+        self, run_id: str, message: dict[str, object], blob: bytes
+    ) -> dict[str, object] | None:
+        own = self._own()
+        return None if own is None else await own._ask_directly(run_id, message, blob)
