@@ -1,4 +1,8 @@
-"""The accept loop: from a listening socket to connections, within bounds."""
+"""From a listening socket to connections, within bounds.
+
+With a reader of our own instead of a task in `loop.sock_accept`: cancelling that loses a
+connection which it has accepted already.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from .service import Service
 
 _SHORT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _SHORTAGE_PAUSE = 0.1
+_AT_ONCE = 1024  # no more than a backlog holds; then it is others' turn in the loop
 
 
 class Acceptor:
@@ -30,31 +35,37 @@ class Acceptor:
         self._callers: Mapping[int, Caller] = service.callers
         self._open: dict[Connection, int] = {}  # with its uid
         self._refused = 0
+        self._pause: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    async def serve(self, listener: socket.socket) -> None:
-        """Accept for ever; being short of descriptors costs an idle connection, and a pause."""
-        while True:
-            try:
-                connection, _ = await self._loop.sock_accept(listener)
-            except OSError as error:
-                if error.errno in _SHORT_OF:
-                    self._close_longest_idle()
-                    await asyncio.sleep(_SHORTAGE_PAUSE)
-                elif listener.fileno() < 0 or error.errno == errno.EINVAL:
-                    return  # closed, or shut down: this was all
-                continue
-            await self._take_in(connection)
+    def listen(self, listener: socket.socket) -> None:
+        """Take in whoever comes, until `leave`."""
+        self._loop.add_reader(listener, self._accept, listener)
 
-    def drain(self, listener: socket.socket) -> None:
-        """Take in who still waits at a socket that has been replaced, without waiting for more."""
-        while True:
+    def leave(self, listener: socket.socket) -> None:
+        """Take in who has come by now, and nobody after.  The socket stays the caller's to close."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+        self._loop.remove_reader(listener)
+        self._accept(listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
             try:
                 connection, _ = listener.accept()
-            except OSError:
+            except OSError as error:
+                if error.errno in _SHORT_OF:
+                    self._pause_accepting(listener)
                 return
             connection.setblocking(False)
             self._service.keep(self._loop.create_task(self._take_in(connection)))
+
+    def _pause_accepting(self, listener: socket.socket) -> None:
+        """Short of descriptors: an idle connection goes, and the loop does not spin meanwhile."""
+        self._close_longest_idle()
+        if self._loop.remove_reader(listener):
+            self._pause = self._loop.call_later(_SHORTAGE_PAUSE, self.listen, listener)
 
     async def _take_in(self, connection: socket.socket) -> None:
         try:

@@ -34,7 +34,7 @@ def all_routes() -> list[Route]:
 
 def make_app(service: Service) -> web.Application:
     """The application that answers for ``service``."""
-    app = web.Application(middlewares=[observe(service.metrics), _typed_errors, _admitted])
+    app = web.Application(middlewares=[observe(service.metrics), typed_errors, _admitted])
     for route in all_routes():
         app.router.add_route(route.method, route.path, _endpoint(service, route))
     return app
@@ -59,7 +59,7 @@ def _endpoint(service: Service, route: Route) -> Handler:
 
 
 @web.middleware
-async def _typed_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def typed_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Whatever goes wrong, the client gets one typed document, and no other client notices."""
     try:
         return await handler(request)

@@ -65,7 +65,7 @@ def parse_form(data: bytes, model: type[Form]) -> Form:
     except UnicodeEncodeError:
         raise invalid(_unpaired(value), "has a lone surrogate, which is no Unicode text") from None
     except ValidationError as error:
-        raise refusal(error) from None
+        raise refusal(error, value) from None
 
 
 def parse_json(data: bytes) -> Any:
@@ -85,11 +85,28 @@ def parse_json(data: bytes) -> Any:
         raise invalid("body", "is not JSON", "check quotes and commas; see docs/http.md") from None
 
 
-def refusal(error: ValidationError) -> SupervisorError:
-    """The first thing wrong, by field; never the value, which may be a secret."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    problem = first["msg"].removeprefix("Value error, ")
-    return invalid(_field(first["loc"]), problem[:1].lower() + problem[1:])
+def refusal(error: ValidationError, given: Any) -> SupervisorError:
+    """One thing that is wrong, by field; never the value, which may be a secret."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    # Of the alternatives of a union, the one that got furthest is the one that was meant.
+    worst = max(found, key=lambda one: len(one["loc"]))
+    problem = worst["msg"].removeprefix("Value error, ")
+    where = _path(worst["loc"], given, missing=worst["type"] == "missing")
+    return invalid(_field(where), problem[:1].lower() + problem[1:])
+
+
+def _path(where: tuple[int | str, ...], given: Any, *, missing: bool) -> tuple[int | str, ...]:
+    """Without what is no key of the input: pydantic names the alternatives of a union in between."""
+    path: list[int | str] = []
+    for number, part in enumerate(where, 1):
+        if isinstance(given, dict) and part in given:
+            given = given[part]
+        elif isinstance(given, list) and isinstance(part, int):
+            given = given[part] if part < len(given) else None
+        elif not (missing and number == len(where)):
+            continue
+        path.append(part)
+    return tuple(path)
 
 
 def _field(where: tuple[int | str, ...]) -> str:

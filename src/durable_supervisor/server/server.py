@@ -7,7 +7,6 @@ supervisor serve the same socket in the same way.
 
 from __future__ import annotations
 
-import asyncio
 import grp
 import os
 import resource
@@ -74,9 +73,8 @@ class Server:
         )
         self._runner: web.AppRunner | None = None
         self._acceptor: Acceptor | None = None
-        self._keeper = Keeper(self._file, self._renew)
+        self._keeper = Keeper(self._file, self._listen)
         self._listener: Socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
 
     @property
     def phase(self) -> Phase:
@@ -93,7 +91,7 @@ class Server:
             raise RuntimeError("the runner has no server after its setup")
         self._acceptor = Acceptor(self._service, self._runner.server)
         try:
-            self._accept(self._file.bind())
+            self._listen(self._file.bind())
             self._point()
         except BaseException:
             await self.close(drain=0)
@@ -115,11 +113,7 @@ class Server:
         if self._file.in_place() and self._elsewhere:
             remove_pointer(self._state_dir)
         self._file.remove()
-        if self._accepting is not None:
-            self._accepting.cancel()
-            await asyncio.wait([self._accepting])
-        if self._listener is not None:
-            forks.close_socket(self._listener)
+        self._stop_listening()
         if self._runner is not None:
             if self._runner.server is not None:
                 self._runner.server.pre_shutdown()
@@ -129,22 +123,18 @@ class Server:
             self._runner = None
         await self._service.finish(drain)
 
-    def _accept(self, listener: Socket) -> None:
-        if self._acceptor is None:
-            raise RuntimeError("not started")
-        self._listener = listener
-        self._accepting = asyncio.create_task(self._acceptor.serve(listener), name="accept")
+    def _listen(self, listener: Socket) -> None:
+        """From now on at this one; who has come to an earlier one in time is served too."""
+        self._stop_listening()
+        if self._acceptor is not None:
+            self._acceptor.listen(listener)
+            self._listener = listener
 
-    def _renew(self, listener: Socket) -> None:
-        """The socket had to be made anew; who had come to the old one in time is served too."""
-        old, accepting = self._listener, self._accepting
-        self._accept(listener)
-        if accepting is not None:
-            accepting.cancel()
-        if old is not None and self._acceptor is not None:
-            self._acceptor.drain(old)
-            # After the cancelled task has let go of it: its reader is still registered now.
-            asyncio.get_running_loop().call_soon(forks.close_socket, old)
+    def _stop_listening(self) -> None:
+        if self._acceptor is not None and self._listener is not None:
+            self._acceptor.leave(self._listener)
+            forks.close_socket(self._listener)
+            self._listener = None
 
     def _point(self) -> None:
         if not self._elsewhere:

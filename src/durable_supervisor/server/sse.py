@@ -14,14 +14,11 @@ from aiohttp import web
 
 from .errors import to_json
 from .service import Service
+from .stall import StalledError, unless_stalled
 
 _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
 _PIECE = 64 * 1024
 _COMMENT = b": heartbeat\n\n"
-
-
-class StalledError(ConnectionError):
-    """The follower has stopped reading."""
 
 
 def message(event: str, form: Mapping[str, object], position: int | None = None) -> bytes:
@@ -56,18 +53,11 @@ class Stream:
             await self._send(data[begin : begin + _PIECE])
 
     async def _send(self, piece: bytes) -> None:
-        writing = asyncio.ensure_future(self.response.write(piece))
         try:
-            unsent = None
-            while not (await asyncio.wait({writing}, timeout=self._stall))[0]:
-                left = self._transport.get_write_buffer_size()
-                if unsent is not None and left >= unsent:
-                    self._transport.abort()  # what is buffered will never be read
-                    raise StalledError
-                unsent = left
-        finally:
-            writing.cancel()
-        await writing
+            await unless_stalled(self.response.write(piece), self._transport, self._stall)
+        except StalledError:
+            self._transport.abort()  # what is buffered will never be read
+            raise
 
 
 async def deliver(service: Service, stream: Stream, source: AsyncGenerator[bytes, None]) -> bool:

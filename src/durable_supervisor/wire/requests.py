@@ -73,7 +73,7 @@ class CommandForm(Document):
 
 
 # A whole number stays one: a request's digest tells 30 from 30.0, in process and over the socket alike.
-Number = Annotated[int, Field(ge=0)] | Seconds
+Number = Seconds | Annotated[int, Field(ge=0)]
 
 
 class LimitsBody(Document):
