@@ -122,7 +122,7 @@ def test_what_holds_a_slot(state: str, facts: dict[str, Any], expected: bool) ->
 
 
 def slot_row(name: str, state: str, owner: str = "a", **facts: Any) -> SlotRow:
-    known = {"attempt": 1, "serial": next(_serials), "priority": 0, "shard": "0000", "boot_id": BOOT}
+    known: dict[str, Any] = {"attempt": 1, "serial": next(_serials), "priority": 0, "shard": "0000", "boot_id": BOOT}
     known |= {"resolution": None, "evidence": None, "stop_requested": False}
     return SlotRow(name, owner, name, RunState(state), **(known | facts))
 
@@ -213,6 +213,7 @@ def test_late_news_of_an_earlier_attempt_frees_nothing() -> None:
 
 def test_what_the_journal_says_is_loaded() -> None:
     slots = ledger(2, None, 0)
+    slots.note(run_row("one", "running"))  # seen while it was opening
     running = [slot_row("one", "running"), slot_row("two", "starting")]
     queued = [slot_row("three", "queued"), slot_row("four", "starting")]
     slots.load(running, queued)

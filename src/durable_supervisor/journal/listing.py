@@ -96,6 +96,14 @@ def judged_runs(conn: sqlite3.Connection, after_serial: int = 0, limit: int = 50
     return [run_row(row) for row in conn.execute(SQL_JUDGED, (after_serial, limit))]
 
 
+def all_judged(conn: sqlite3.Connection) -> list[RunRow]:
+    """All of them."""
+    found: list[RunRow] = []
+    while page := judged_runs(conn, found[-1].serial if found else 0):
+        found += page
+    return found
+
+
 def slot_rows(conn: sqlite3.Connection, boot_id: str) -> list[SlotRow]:
     """Every run that may hold a slot or wait for one, in no order."""
     return [

@@ -10,7 +10,7 @@ leaves a ``starting`` row with a worker that still waits: the next to open tells
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ from ..process.failpoints import failpoint
 from ..reconcile.loop import Reconciler
 from ..runlog.paths import RunPaths
 from ..runlog.reader import LogReader
-from .links import WorkerLink
 from .logs import report
 from .slots import Slots, Waiter, holds_slot, waiter_of
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 _RETRY_SECONDS = 1.0
-_FOLD_DELAY = 0.05  # a run that is over by then needs no separate "running" in the journal
+FOLD_DELAY = 0.05  # a run that is over by then needs no separate "running" in the journal
 
 # ``tell(run_id, op, control_id)``: the worker has answered this control, or there is none any more.
 Tell = Callable[[str, str, str], Awaitable[None]]
@@ -50,14 +49,12 @@ class Queue:
         journal: Journal,
         reconciler: Reconciler,
         clock: Clock,
-        links: Mapping[str, WorkerLink],
         tell: Tell,
     ) -> None:
         self._slots = slots
         self._journal = journal
         self._reconciler = reconciler
         self._clock = clock
-        self._links = links
         self._tell = tell
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,7 +89,7 @@ class Queue:
     async def count_again(self) -> None:
         """Somebody found no slot: runs may have ended that the journal does not know of yet.
 
-        Many callers share one look.
+        Whoever waited for one has read its end in the log.  Many callers share one look.
         """
         if self._counting is None or self._counting.done():
             self._counting = asyncio.create_task(self._count())
@@ -131,18 +128,11 @@ class Queue:
     async def _tell_again(self, run_id: str, op: str, attempt: int) -> None:
         """The id is the same each time, so that a worker takes it once however often it is told."""
         await self._tell(run_id, op, f"queue-{op}-{attempt}")
-        self._loop.call_later(_FOLD_DELAY, self._reconciler.mark, run_id)
+        self._loop.call_later(FOLD_DELAY, self._reconciler.mark, run_id)
 
     async def _count(self) -> None:
         rows = await self._journal.read(partial(slot_rows, boot_id=boot_id()))
-        doubtful = [row.run_id for row in rows if row.state in OPEN_STATES and not self._is_watched(row)]
-        if doubtful:
-            await self._reconciler.judge_all(doubtful)
-
-    def _is_watched(self, row: SlotRow) -> bool:
-        """The journal gets to know of its end as soon as anybody."""
-        link = self._links.get(row.run_id)
-        return link is not None and not link.ended.done()
+        await self._reconciler.judge_all([row.run_id for row in rows if row.state in OPEN_STATES])
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         async def guarded() -> None:

@@ -191,8 +191,10 @@ class Slots:
                 self._waiting[waiter.key] = waiter
 
     def load(self, held: Iterable[SlotRow], queued: Iterable[SlotRow]) -> None:
-        """What the journal says when the supervisor opens; all workers of the queued wait."""
+        """All that the journal says when the supervisor opens; the workers of the queued wait."""
         with self._lock:
+            for known in (self._held, self._by_owner, self._queued, self._waiting):
+                known.clear()
             for row in held:
                 self._hold((row.owner, row.request_id), row.attempt)
             for waiter in map(waiter_of, queued):

@@ -6,12 +6,11 @@ import asyncio
 import math
 import os
 from collections.abc import Coroutine, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from ..journal import runs
 from ..journal.connection import Journal
-from ..journal.listing import judged_runs
+from ..journal.listing import all_judged
 from ..journal.rows import RunRow
 from ..model.answers import Capacity, ReconcileReport, Run, ShutdownReport, StopReceipt
 from ..model.command import Command, Completion, Limits, check_timeout, completion_of
@@ -19,7 +18,7 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
 from ..model.platform import check_platform
 from ..model.request import DEFAULT_OWNER, StartRequest
-from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
+from ..model.states import JUDGED_STATES, OPEN_STATES, SETTLED_STATES, RunState
 from ..model.view import RunView
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
@@ -34,7 +33,7 @@ from .logs import report
 from .observer import Observer
 from .opening import Identity
 from .pending import Opening
-from .queue import Queue
+from .queue import FOLD_DELAY, Queue
 from .resolving import Resolver
 from .slots import DEFAULT_QUEUED_RUNS, Bounds, Slots
 from .starting import Starter
@@ -44,7 +43,6 @@ from .watches import Watches
 T = TypeVar("T")
 
 OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
-_RELEASE_FOLD_DELAY = 0.05  # a run that is over by then needs no separate "running" in the journal
 
 
 class Supervisor(Observer):
@@ -87,12 +85,10 @@ class Supervisor(Observer):
         self._dispatcher = Dispatcher(
             place, journal, ident, clock, self._lookup.blocking, self._on_news, zygote, self._slots
         )
-        self._queue = Queue(
-            self._slots, journal, self._reconciler, clock, self._dispatcher.links, self._controller.tell
-        )
+        self._queue = Queue(self._slots, journal, self._reconciler, clock, self._controller.tell)
         self._starter = Starter(self._dispatcher, self._reconciler, self._queue)
         self._resolver = Resolver(self._lookup, journal, self._reconciler, clock)
-        self._watches = Watches(self._reconciler.mark)
+        self._watches = Watches(self._look_again)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._background: asyncio.Task[None] | None = None
         self._closer: asyncio.Task[None] | None = None
@@ -210,7 +206,7 @@ class Supervisor(Observer):
             if self._tasks:  # a start under way becomes a run, to be stopped with the others
                 await asyncio.wait(set(self._tasks), timeout=timeout)
             left = max(0.0, deadline - self._loop.time())
-            rows = [row for row in await self._judged_rows() if row.state in OPEN_STATES]
+            rows = [row for row in await self._journal.read(all_judged) if row.state in OPEN_STATES]
             results = await asyncio.gather(
                 *(self.stop(row.run_id, timeout=left) for row in rows), return_exceptions=True
             )
@@ -311,7 +307,7 @@ class Supervisor(Observer):
         if self._lookup.closed:
             return
         if word is Word.RELEASED:
-            self._loop.call_later(_RELEASE_FOLD_DELAY, self._mark_if_running, run_id)
+            self._loop.call_later(FOLD_DELAY, self._mark_if_running, run_id)
             return
         self._reconciler.mark(run_id)
         if word is Word.CLOSED and self._admitting:  # should it live on all the same, its end is watched
@@ -341,15 +337,23 @@ class Supervisor(Observer):
 
     async def _adopt(self) -> None:
         """Runs of an earlier owner, and quarantined ones: be told when what they wait for has ended."""
-        for row in await self._judged_rows():
+        for row in await self._journal.read(all_judged):
             if not self._admitting:
                 return
             await self._watch(row.run_id)
 
     async def _watch(self, run_id: str) -> None:
         seen = await self._lookup.view(run_id)
-        if self._admitting and run_id not in self._dispatcher.links:
+        if seen.state in SETTLED_STATES:
+            self._reconciler.mark(run_id)  # it has ended since the journal was told of it
+        elif self._admitting and run_id not in self._dispatcher.links:
             self._watches.ensure(seen)
+
+    def _look_again(self, run_id: str) -> None:
+        """What was watched has ended; its run is over in a moment, or goes on to be watched."""
+        self._reconciler.mark(run_id)
+        if self._admitting:
+            self._in_background(self._watch(run_id))
 
     def _account(self, row: RunRow) -> None:
         self._slots.note(row)
@@ -360,14 +364,6 @@ class Supervisor(Observer):
         self._account(row)
         if row.state is RunState.QUARANTINED and self._admitting:
             self._in_background(self._watch(row.run_id))
-
-    async def _judged_rows(self) -> list[RunRow]:
-        found: list[RunRow] = []
-        while page := await self._journal.read(
-            partial(judged_runs, after_serial=found[-1].serial if found else 0)
-        ):
-            found += page
-        return found
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Work that nobody awaits: its failure is told to the host's logging, and is no other's."""

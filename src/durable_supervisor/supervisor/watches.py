@@ -18,6 +18,7 @@ from .follow import identity
 from .links import ExitWatch
 
 LOOK_AGAIN_SECONDS = 15.0
+_SOON = 1.0
 _MOMENT = 0.1
 
 
@@ -36,6 +37,8 @@ class Watches:
             return
         awaited = awaited_process(seen)
         if awaited is None:
+            if seen.state in OPEN_STATES:  # its worker has not logged who it is
+                self._look_later(seen.id, _SOON)
             return
         watch = ExitWatch.of(awaited, lambda: self._ended(seen.id))
         if watch is not None:
@@ -43,7 +46,7 @@ class Watches:
         else:
             gone = probe(awaited) is Liveness.GONE  # just now: what it held is free in a moment
             seconds = _MOMENT if gone else LOOK_AGAIN_SECONDS
-            self._timers[seen.id] = self._loop.call_later(seconds, self._ended, seen.id)
+            self._look_later(seen.id, seconds)
 
     def close(self) -> None:
         """Watch nothing any more."""
@@ -53,6 +56,9 @@ class Watches:
             timer.cancel()
         self._watches.clear()
         self._timers.clear()
+
+    def _look_later(self, run_id: str, seconds: float) -> None:
+        self._timers[run_id] = self._loop.call_later(seconds, self._ended, run_id)
 
     def _ended(self, run_id: str) -> None:
         self._watches.pop(run_id, None)
