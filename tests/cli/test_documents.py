@@ -49,6 +49,7 @@ def test_the_documents_of_every_verb(cli: Cli) -> None:
     one("reconcile", "reconcile")
     one("recover", "recover")
     one("doctor", "doctor")
+    one("service", "service", "print")
     for verb, schema in LINES.items():
         lines = cli.ok(verb, "--json", *([] if verb == "feed" else [run_id])).documents
         assert lines
@@ -58,7 +59,7 @@ def test_the_documents_of_every_verb(cli: Cli) -> None:
     refused = cli("resolve", "--json", run_id, "--accept")  # when it may: see `test_unknown_then_resolved`
     assert refused.code == 5
     check("error", {"error": refused.error})
-    assert said | {"resolve"} == set(VERBS)
+    assert said | {"resolve", "serve"} == set(VERBS), "serve: in the tests of the service"
 
 
 @pytest.mark.parametrize("verb", VERBS)

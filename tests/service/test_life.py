@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from durable_supervisor.wire.documents import validate
 from tests.service.conftest import Serve
 from tests.service.daemons import PATIENCE, Service, tree_state, until
 from tests.support import eventually, running
@@ -267,7 +268,7 @@ def test_a_long_path_of_its_own_is_found_by_everybody(serve: Serve, tmp_path: Pa
 def test_its_document_is_its_only_word_on_stdout(serve: Serve) -> None:
     service = serve()
     facts: dict[str, Any] = service.facts
-    assert facts["schema"] == "durable-supervisor/serve/1"
+    validate("serve", facts)
     assert facts["pid"] == service.process.pid
     assert facts["state_dir"] == str(service.state_dir)
     assert service.end() == 0

@@ -139,13 +139,13 @@ def test_now_calls_the_manager(cli: Cli, home: Path, tmp_path: Path) -> None:
     tools.mkdir()
     (tools / "systemctl").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n[ "$2" != fail ]\n')
     (tools / "systemctl").chmod(0o755)
-    env = {"XDG_CONFIG_HOME": str(home), "PATH": f"{tools}:{os.environ['PATH']}"}
-    did = cli.ok("service", "install", "--now", "--json", **env).document
+    config, path = str(home), f"{tools}:{os.environ['PATH']}"
+    did = cli.ok("service", "install", "--now", "--json", XDG_CONFIG_HOME=config, PATH=path).document
     assert did["ran"] == [
         "systemctl --user daemon-reload",
         "systemctl --user enable --now durable-supervisor.service",
     ]
-    cli.ok("service", "uninstall", "--now", "--json", **env)
+    cli.ok("service", "uninstall", "--now", "--json", XDG_CONFIG_HOME=config, PATH=path)
     assert (tmp_path / "calls").read_text().splitlines() == [
         "--user daemon-reload",
         "--user enable --now durable-supervisor.service",
@@ -153,7 +153,7 @@ def test_now_calls_the_manager(cli: Cli, home: Path, tmp_path: Path) -> None:
         "--user daemon-reload",
     ]
     (tools / "systemctl").write_text("#!/bin/sh\necho no bus >&2\nexit 1\n")
-    failed = cli("service", "install", "--now", "--json", **env)
+    failed = cli("service", "install", "--now", "--json", XDG_CONFIG_HOME=config, PATH=path)
     assert (failed.code, "no bus" in failed.error["message"]) == (1, True)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError, invalid
+from durable_supervisor.model.schema import schema_name
 
 from . import exit_codes, out, parse
 from .options import Json, Settings, SocketPath, StateDir, settings
@@ -136,7 +137,7 @@ def _tell(shared: Settings, ready: Ready) -> None:
     """A reader of stdout that is gone is no reason not to serve."""
     with suppress(OSError, SupervisorError):
         if shared.json:
-            out.document({"schema": "durable-supervisor/serve/1", **ready.to_dict()})
+            out.document({"schema": schema_name("serve"), **ready.to_dict()})
         elif out.is_terminal(out.STDOUT):
             socket = shlex.quote(ready.socket)
             out.line(f"listening; try: curl --unix-socket {socket} http://localhost/v1/info (Ctrl-C drains)")

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
+from durable_supervisor.model.schema import schema_name
 
 from . import exit_codes, out, units
 from .main import called_name
@@ -184,7 +185,7 @@ def _lingers() -> bool:
 
 def _show(shared: Settings, report: _Report) -> None:
     if shared.json:
-        out.document({"schema": "durable-supervisor/service/1", **asdict(report)})
+        out.document({"schema": schema_name("service"), **asdict(report)})
         return
     if report.content is not None:
         out.write_text(report.content)

@@ -31,6 +31,7 @@ from .base import (
 )
 from .details import Receipt
 from .events import EventDocument
+from .operating import ServeDocument, ServiceDocument
 
 
 class StartDocument(Document):
@@ -320,6 +321,8 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "receipt": ReceiptDocument,
     "reconcile": ReconcileDocument,
     "recover": RecoverDocument,
+    "serve": ServeDocument,
+    "service": ServiceDocument,
     "start": StartDocument,
     "start-request": StartRequestDocument,
     "stop": StopDocument,
