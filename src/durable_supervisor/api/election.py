@@ -59,7 +59,7 @@ async def take_seat(terms: Terms) -> Seat:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + terms.wait
     for attempt in itertools.count():
-        served = await _reach(terms.state_dir)
+        served = await reach(terms.state_dir)
         if served is not None:
             return served
         try:
@@ -92,7 +92,7 @@ async def _at(socket: str) -> ServedSeat:
     return ServedSeat(client, place)
 
 
-async def _reach(state_dir: str) -> ServedSeat | None:
+async def reach(state_dir: str) -> ServedSeat | None:
     """The directory's service; None where none answers, or it takes nothing more.
 
     Raises ``PEER_DENIED``, ``UNSUPPORTED_API_VERSION``.

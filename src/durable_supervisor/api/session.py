@@ -13,6 +13,7 @@ from ..model.ids import new_id
 from ..model.platform import check_platform
 from ..model.request import DEFAULT_OWNER
 from ..model.view import RunView
+from ..supervisor import state_dir as directory
 from ..supervisor.logs import report
 from ..supervisor.observer import Observer
 from ..supervisor.state_dir import StateDir
@@ -21,6 +22,7 @@ from .owner import Owner
 from .seat import OwnSeat, Role, ServedSeat
 
 _LOOK_AGAIN = 1.0  # seconds
+
 
 class Session(Observer):
     """The verbs of `Supervisor`, whoever owns the state directory: this process or another.
@@ -45,9 +47,11 @@ class Session(Observer):
     async def elect(cls, terms: Terms) -> Session:
         """Own the directory or find its owner: see `api.open`."""
         check_platform()
+        place = StateDir(terms.state_dir)
+        directory.check(place)
         owner = Owner(terms)
         await owner.seat()
-        return cls(StateDir(terms.state_dir), owner)
+        return cls(place, owner)
 
     @property
     def role(self) -> Role:

@@ -51,6 +51,13 @@ def whole(option: str, text: str, *, least: int = 0) -> int:
     return int(text)
 
 
+def priority(text: str) -> int:
+    """A whole number, also below 0; its bounds are the supervisor's."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}", text):
+        raise invalid("priority", "must be a whole number", "0 is the usual one, more goes first")
+    return int(text)
+
+
 def factor(option: str, text: str) -> float:
     """A finite number above 0."""
     try:

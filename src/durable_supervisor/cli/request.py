@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import typer
@@ -96,6 +97,14 @@ OnLimitOption = Annotated[
         help="Beyond it: keep head and tail, or stop the run [default: truncate].",
     ),
 ]
+Queue = Annotated[
+    bool,
+    typer.Option("--queue", help="Where no slot is free, wait for one instead of being refused."),
+]
+Priority = Annotated[
+    str,
+    typer.Option("--priority", metavar="N", help="Of those that wait the greatest goes first, -100 to 100."),
+]
 CompletionOption = Annotated[
     str | None,
     typer.Option(
@@ -137,6 +146,19 @@ def ask(words: Mapping[str, Any]) -> StartRequest:
         completion=completion,
         labels=parse.pairs("label", words["label"] or ()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """When a run that finds no free slot may go: at all (``queue``), and before whom."""
+
+    queue: bool
+    priority: int
+
+
+def turn(words: Mapping[str, Any]) -> Turn:
+    """From the options by name.  Raises INVALID_REQUEST."""
+    return Turn(words["queue"], parse.priority(words["priority"]))
 
 
 def _command(words: Mapping[str, Any]) -> Command:

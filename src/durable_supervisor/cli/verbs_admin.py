@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from durable_supervisor.model.errors import invalid
+from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
 
 from . import exit_codes, out
 from .options import Json, RunId, Settings, SocketPath, StateDir, settings
@@ -88,9 +88,22 @@ def recover(
 
 
 async def _recover(shared: Settings) -> int:
+    from durable_supervisor.api.election import OWNER_WAIT, reach
+    from durable_supervisor.process.places import state_directory
     from durable_supervisor.supervisor.supervisor import Supervisor
 
-    report = await Supervisor.recover(shared.state_dir)
+    if shared.socket is not None:
+        raise invalid("socket", "recover works on the files", "end the service, then give --state-dir")
+    served = await reach(state_directory(shared.state_dir))
+    if served is not None:
+        await served.close()
+    try:
+        # A service is there to stay: waiting for its end would only take time.
+        report = await Supervisor.recover(shared.state_dir, wait=OWNER_WAIT if served is None else 0)
+    except SupervisorError as error:
+        if error.code is ErrorCode.STATE_DIR_IN_USE:
+            error.hint = "recover needs the directory to itself: end that process first, runs go on"
+        raise
     _report(shared, "recover", report)
     return exit_codes.OK
 

@@ -47,6 +47,8 @@ def run(
     max_output: request.MaxOutput = None,
     on_limit: request.OnLimitOption = None,
     completion: request.CompletionOption = None,
+    queue: request.Queue = False,
+    priority: request.Priority = "0",
     label: request.Label = None,
     raw: Raw = False,
     json: Json = False,
@@ -66,14 +68,15 @@ def run(
       dsup run --timeout 10m -- make test
     """
     shared = settings(context, json, state_dir, socket)
-    return drive(_run(shared, request.ask(context.params), Printer(escape=terminals(raw=raw))))
+    asked, turn = request.ask(context.params), request.turn(context.params)
+    return drive(_run(shared, asked, turn, Printer(escape=terminals(raw=raw))))
 
 
-async def _run(shared: Settings, asked: StartRequest, printer: Printer) -> int:
+async def _run(shared: Settings, asked: StartRequest, turn: request.Turn, printer: Printer) -> int:
     presses: asyncio.Queue[None] = asyncio.Queue()
     # Before the start: a Ctrl-C in the middle of it must stop the run, not lose sight of it.
     asyncio.get_running_loop().add_signal_handler(signals.SIGINT, presses.put_nowait, None)
-    run_id = await _begin(shared, asked)
+    run_id = await _begin(shared, asked, turn)
     if not shared.json:
         _remark(f"run {run_id}")
     async with observing(shared) as observer:
@@ -95,10 +98,10 @@ async def _sit_at(observer: Reading, run_id: str, shared: Settings, printer: Pri
     return farewell(left, run_id, attached.cursor)
 
 
-async def _begin(shared: Settings, asked: StartRequest) -> str:
+async def _begin(shared: Settings, asked: StartRequest, turn: request.Turn) -> str:
     """Own the state directory only while starting, so that two `run`s work side by side."""
     async with owning(shared) as owner:
-        return (await hand_over(owner, asked)).id
+        return (await hand_over(owner, asked, turn)).id
 
 
 async def _watch(observer: Reading, run_id: str, shared: Settings, printer: Printer) -> int:

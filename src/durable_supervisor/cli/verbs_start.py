@@ -43,6 +43,8 @@ def start(
     max_output: request.MaxOutput = None,
     on_limit: request.OnLimitOption = None,
     completion: request.CompletionOption = None,
+    queue: request.Queue = False,
+    priority: request.Priority = "0",
     label: request.Label = None,
     dry_run: DryRun = False,
     json: Json = False,
@@ -59,15 +61,15 @@ def start(
       dsup start --secret-env API_TOKEN --label team=infra -- ./agent.sh
     """
     shared = settings(context, json, state_dir, socket)
-    asked = request.ask(context.params)
+    asked, turn = request.ask(context.params), request.turn(context.params)
     if dry_run:
         return _show_request(shared, asked, generated_id=request_id is None)
-    return drive(_start(shared, asked))
+    return drive(_start(shared, asked, turn))
 
 
-async def _start(shared: Settings, asked: StartRequest) -> int:
+async def _start(shared: Settings, asked: StartRequest, turn: request.Turn) -> int:
     async with owning(shared) as owner:
-        run = await hand_over(owner, asked)
+        run = await hand_over(owner, asked, turn)
         view = await owner.ask(lambda verbs: verbs.inspect(run.id))
     form = view.to_dict()
     if shared.json:
@@ -81,7 +83,7 @@ async def _start(shared: Settings, asked: StartRequest) -> int:
     return exit_codes.OK
 
 
-async def hand_over(owner: Owner, asked: StartRequest) -> Run:
+async def hand_over(owner: Owner, asked: StartRequest, turn: request.Turn) -> Run:
     """Ask for the start of what the options said."""
     return await owner.ask(
         lambda verbs: verbs.start(
@@ -90,6 +92,8 @@ async def hand_over(owner: Owner, asked: StartRequest) -> Run:
             limits=asked.limits,
             completion=asked.completion,
             labels=asked.labels,
+            queue=turn.queue,
+            priority=turn.priority,
         )
     )
 
