@@ -9,14 +9,14 @@ import typer
 from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.events import Kind
 
-from . import describe, exit_codes, keys, out, parse
+from . import describe, keys, out, parse
 from .interactive import Left
 from .last_lines import LastLines
 from .options import After, Json, Raw, RunId, Settings, SocketPath, StateDir, settings
 from .printer import Printer, terminals
 from .session import drive, observing
 from .verbs_events import recorded
-from .viewing import Manner, Program, hold
+from .viewing import Manner, Program, farewell, hold
 
 if TYPE_CHECKING:
     from durable_supervisor.api.verbs import Reading
@@ -104,9 +104,7 @@ async def _attach(shared: Settings, run: str, manner: Manner, shown: _Shown, lin
         await shown.finish()
         if left is Left.ENDED:
             await _tell_the_end(observer, seen.id, shown, raw=program.terminal)
-    if left is Left.DETACHED and not manner.quiet:
-        out.note(f"detached after event {attached.cursor}; the run goes on ('dsup attach {run}' comes back)")
-    return exit_codes.TERMINATED if left is Left.TERMINATED else exit_codes.OK
+    return farewell(left, run, attached.cursor, quiet=manner.quiet)
 
 
 def program_of(seen: RunView) -> Program:

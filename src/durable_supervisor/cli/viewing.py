@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from durable_supervisor.model.errors import SupervisorError
 from durable_supervisor.model.events import Kind
 
-from . import describe, keys, out, terminal
+from . import describe, exit_codes, keys, out, terminal
 from .interactive import Conversation, Left
 from .screen import Modes, Scrollback
 from .style import Style
@@ -62,7 +62,7 @@ class RawView:
     def leave(self) -> None:
         """Give the terminal back in the modes that a shell expects."""
         with suppress(OSError, SupervisorError):  # it may have hung up
-            out.write_bytes(self._modes.undo() + b"\r\n")
+            out.write_bytes(self._modes.undo() + b"\n")
 
 
 async def hold(
@@ -95,6 +95,13 @@ async def _hold_raw(attached: Attached, manner: Manner, view: RawView, before: S
             attached, _say_raw, detach, raw=raw, steal=manner.steal, read_only=manner.read_only
         )
         return await talk.hold(view.show, before)
+
+
+def farewell(left: Left, run: str, cursor: int, *, quiet: bool = False) -> int:
+    """A last word to who leaves, and the exit code."""
+    if left is Left.DETACHED and not quiet:
+        out.note(f"detached after event {cursor}; the run goes on ('dsup attach {run}' comes back)")
+    return exit_codes.TERMINATED if left is Left.TERMINATED else exit_codes.OK
 
 
 def _say(words: str) -> None:
