@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
-from ..model.arguments import BytesLike
+from ..model.arguments import BytesLike, position
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
 from ..model.page import Page
@@ -22,6 +22,7 @@ from .info import INFO, ServiceInfo
 from .locate import Place
 
 if TYPE_CHECKING:
+    from .attach import Attachment
     from .websocket import WebSocket
 
 
@@ -133,6 +134,12 @@ class AsyncClient(Base):
             async for batch in batches:
                 for event in batch:
                     yield event
+
+    def attach(self, run: str, *, after: int = 0) -> Attachment:
+        """See `Observer.attach`."""
+        from .attach import Attachment
+
+        return Attachment(self, run, position("after", after))
 
     async def feed(
         self, *, after: int = 0, limit: int = 100, owner: str | None = None

@@ -12,21 +12,26 @@ class StalledError(ConnectionError):
 
 
 async def unless_stalled(
-    write: Coroutine[Any, Any, None], transport: asyncio.WriteTransport, seconds: float
+    write: Coroutine[Any, Any, object], transport: asyncio.WriteTransport, seconds: float
 ) -> None:
     """Wait for a write for as long as the client takes anything at all.
 
-    Raises `StalledError` when it has taken nothing for ``seconds``; what was written then still
-    waits in the transport.  Raises what the write raises.
+    Raises `StalledError` when it has taken nothing for ``seconds``, and what the write raises.
+    The write itself goes on, also when the waiting is cancelled: it ends with the connection.
+    All writes of a connection wait for one future of aiohttp's (`BaseProtocol._drain_helper`),
+    which a cancelled one would spoil for every later one.
     """
     writing = asyncio.ensure_future(write)
+    writing.add_done_callback(_retrieve)
     unsent: int | None = None
-    try:
-        while not (await asyncio.wait({writing}, timeout=seconds))[0]:
-            left = transport.get_write_buffer_size()
-            if unsent is not None and left >= unsent:
-                raise StalledError
-            unsent = left
-    finally:
-        writing.cancel()
-    await writing
+    while not (await asyncio.wait({writing}, timeout=seconds))[0]:
+        left = transport.get_write_buffer_size()
+        if unsent is not None and left >= unsent:
+            raise StalledError
+        unsent = left
+    writing.result()
+
+
+def _retrieve(writing: asyncio.Future[object]) -> None:
+    if not writing.cancelled():
+        writing.exception()  # whoever waited may be gone, and then nobody else looks

@@ -12,6 +12,7 @@ from ..model.answers import ControlReceipt
 from ..model.errors import SupervisorError, invalid
 from ..model.schema import schema_name
 from ..supervisor.attach import Attachment
+from ..supervisor.logs import logger
 from ..wire.attach import AttachForm, AttachMessage, EofMessage, LeaseMessage, ResizeMessage, StdinMessage
 from .bodies import MAX_BODY_BYTES, parse_form
 from .errors import to_json, too_large
@@ -21,14 +22,15 @@ from .stall import StalledError, unless_stalled
 MAX_MESSAGE_BYTES: Final = 2 * MAX_BODY_BYTES  # a piece of stdin in base64, and its frame of JSON
 _MAX_TAKEN: Final = 2 * MAX_MESSAGE_BYTES  # beyond it the connection is closed with 1009 unread
 _MAX_INPUTS: Final = 4  # pieces of stdin that wait for a program that does not read
-_LINGER_SECONDS: Final = 10.0  # for a viewer that was dropped to read its cursor
+_LINGER_SECONDS: Final = 10.0  # at least, without a byte taken, before a viewer's last messages are dropped
+_CLOSE_SECONDS: Final = 3600.0  # for all of them; a slow reader may need some time
 
 Form = Mapping[str, object]
 
 
 def web_socket() -> web.WebSocketResponse:
     """Pings are ours: a viewer that reads slowly must not be lost for answering late."""
-    return web.WebSocketResponse(compress=False, max_msg_size=_MAX_TAKEN, timeout=_LINGER_SECONDS)
+    return web.WebSocketResponse(compress=False, max_msg_size=_MAX_TAKEN, timeout=_CLOSE_SECONDS)
 
 
 class Viewer:
@@ -58,10 +60,9 @@ class Viewer:
             await self._first_lease(writer, size)
             await _first_of(work)
         except StalledError:
-            self._closing = (
-                WSCloseCode.TRY_AGAIN_LATER,
-                {"type": "dropped", "cursor": self._attached.cursor},
-            )
+            cursor = self._attached.cursor
+            logger().info("viewer_dropped", cursor=cursor)
+            self._closing = (WSCloseCode.TRY_AGAIN_LATER, {"type": "dropped", "cursor": cursor})
         except ConnectionError:
             self._transport.abort()
             return
@@ -69,12 +70,12 @@ class Viewer:
 
     async def _close(self) -> None:
         code, last = self._closing
+        patience = max(_LINGER_SECONDS, self._service.stall)
         try:
-            async with asyncio.timeout(_LINGER_SECONDS):
-                if last is not None:
-                    await self._socket.send_str(to_json(last).decode())
-                await self._socket.close(code=code)
-        except (ConnectionError, TimeoutError):
+            if last is not None:
+                await unless_stalled(self._socket.send_str(_text(last)), self._transport, patience)
+            await unless_stalled(self._socket.close(code=code, drain=False), self._transport, patience)
+        except ConnectionError:
             pass
         finally:
             self._transport.abort()  # whoever has not read it by now never will
@@ -107,8 +108,7 @@ class Viewer:
         self._closing = (WSCloseCode.SERVICE_RESTART, {"type": "bye"})
 
     async def _send(self, form: Form) -> None:
-        sending = self._socket.send_str(to_json(form).decode())
-        await unless_stalled(sending, self._transport, self._service.stall)
+        await unless_stalled(self._socket.send_str(_text(form)), self._transport, self._service.stall)
 
     # Inwards.
 
@@ -172,6 +172,10 @@ def _message_of(text: str) -> AttachMessage:
     if len(data) > MAX_MESSAGE_BYTES:
         raise too_large("the message", MAX_MESSAGE_BYTES)
     return parse_form(data or b"?", AttachForm).root
+
+
+def _text(form: Form) -> str:
+    return to_json(form).decode("ascii")
 
 
 def _receipt(message_id: str, receipt: ControlReceipt) -> Form:
