@@ -43,7 +43,9 @@ def test_one_object_a_line_of_ours_and_of_libraries() -> None:
     def say() -> None:
         logger().info("ready", pid=7, socket="/a\nb")
         logger().debug("not at this level")
-        logging.getLogger("somelib").warning("trouble with %s", "it")
+        logging.getLogger("somelib").warning(
+            "trouble with %s", "it\nfuture: <Task exception=KeyError('secret')>"
+        )
         logging.getLogger("somelib").info("chatter")
 
     first, second = [json.loads(line) for line in written("info", "json", say).splitlines()]

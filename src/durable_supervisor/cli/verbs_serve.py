@@ -12,14 +12,23 @@ import typer
 
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError, invalid
 from durable_supervisor.model.schema import schema_name
+from durable_supervisor.process.places import SOCKET_VARIABLE
 
 from . import exit_codes, out, parse
-from .options import Json, Settings, SocketPath, StateDir, settings
+from .options import Json, Settings, StateDir, settings
 from .session import drive
 
 if TYPE_CHECKING:
     from durable_supervisor.server.daemon import Ready, ServeOptions
 
+_Socket = Annotated[
+    str | None,
+    typer.Option(
+        "--socket",
+        metavar="PATH",
+        help=f"Listen there instead of in the state directory [env: {SOCKET_VARIABLE}].",
+    ),
+]
 _Mode = Annotated[
     str, typer.Option("--socket-mode", metavar="MODE", help="Permissions of the socket, in octal.")
 ]
@@ -69,7 +78,7 @@ def serve(
     log_format: _Format = None,
     json: Json = False,
     state_dir: StateDir = None,
-    socket: SocketPath = None,
+    socket: _Socket = None,
 ) -> int:
     """Own the state directory and serve it over a Unix socket, until TERM or Ctrl-C.
 

@@ -38,9 +38,11 @@ class ServiceLog:
         root.addHandler(self._handler)
         root.setLevel(max(self._level, logging.WARNING))  # of libraries only what is wrong
         logging.getLogger("durable_supervisor").setLevel(self._level)
+        logging.captureWarnings(True)
 
     def stop(self) -> None:
         """Write what waits, as far as somebody reads it."""
+        logging.captureWarnings(False)
         logging.getLogger().removeHandler(self._handler)
         self._handler.close()
 
@@ -109,8 +111,9 @@ def _formatter(form: str, *, colours: bool) -> logging.Formatter:
 
 
 def _fields(_: Any, __: str, event: EventDict) -> EventDict:
-    """What our own events consist of; a library's message stays as it is."""
-    event.update(getattr(event["_record"], "fields", {}))
+    """What our own events consist of; of a library's message its first line (asyncio's others quote)."""
+    fields = getattr(event["_record"], "fields", None)
+    event.update(fields if fields is not None else {"event": str(event["event"]).partition("\n")[0]})
     return event
 
 

@@ -11,11 +11,13 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from ..supervisor.logs import logger
+from .connections import Connection
 from .errors import ErrorAnswer
 from .metrics import Metrics
 
 _START: Final = "/v1/start"
 _UNMATCHED: Final = "unmatched"  # whatever a client asked for: paths are unbounded, and its own
+_CLIENT_GONE: Final = 499  # before there was an answer; nginx's number for it
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -26,25 +28,43 @@ def observe(metrics: Metrics) -> Middleware:
 
     @web.middleware
     async def observed(request: web.Request, handler: Handler) -> web.StreamResponse:
-        began, response, status = time.monotonic(), None, 499  # 499: the client went away before the answer
+        began = time.monotonic()
+        response: web.StreamResponse | None = None
         try:
             response = await handler(request)
-            status = response.status
             return response
         finally:
-            seconds = time.monotonic() - began
-            route, method = _route(request), request.method if request.method in _METHODS else "other"
-            metrics.request(route, method, status, seconds)
-            code = response.code.value if isinstance(response, ErrorAnswer) else None
-            if code is not None:
-                metrics.refused(code)
-            if route == _START and isinstance(response, web.Response) and status in (200, 201):
-                metrics.started(_admission(response), seconds)
-            logger().debug(
-                "request", route=route, method=method, status=status, seconds=round(seconds, 6), code=code
-            )
+            _note(metrics, request, response, time.monotonic() - began)
 
     return observed
+
+
+def _note(
+    metrics: Metrics, request: web.Request, response: web.StreamResponse | None, seconds: float
+) -> None:
+    route, method = _route(request), request.method if request.method in _METHODS else "other"
+    status = _CLIENT_GONE if response is None else response.status
+    code = response.code.value if isinstance(response, ErrorAnswer) else None
+    metrics.request(route, method, status, seconds)
+    if code is not None:
+        metrics.refused(code)
+    if route == _START and isinstance(response, web.Response) and status in (200, 201):
+        metrics.started(_admission(response), seconds)
+    logger().debug(
+        "request",
+        principal=_principal(request),
+        route=route,
+        method=method,
+        status=status,
+        seconds=round(seconds, 6),
+        code=code,
+    )
+
+
+def _principal(request: web.Request) -> str | None:
+    protocol = request.protocol
+    caller = protocol.caller if isinstance(protocol, Connection) else None
+    return None if caller is None else caller.principal
 
 
 def _route(request: web.Request) -> str:

@@ -11,6 +11,7 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from ..journal.rows import RunRow
+from ..model.errors import SupervisorError
 from ..model.states import RunState
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ _NOTABLE = (RunState.UNKNOWN, RunState.QUARANTINED)
 def report(news: RunRow | Exception) -> None:
     """A row that the reconciler changed, or an error that it met."""
     if isinstance(news, Exception):
-        logger().warning("reconcile_failed", error=type(news).__name__, message=str(news))
+        # The text of an unforeseen exception may quote anything.
+        message = str(news) if isinstance(news, SupervisorError) else None
+        logger().warning("reconcile_failed", error=type(news).__name__, message=message)
     elif news.state in _NOTABLE:
         logger().warning("run_judged", run_id=news.run_id, state=news.state.value, reason=news.reason)
     elif logging.getLogger(_NAME).isEnabledFor(logging.INFO):
