@@ -57,10 +57,13 @@ async def test_the_program_leads_a_session_that_the_terminal_controls(runs: Runs
 
 
 async def test_many_at_once_have_each_their_own(runs: Runs) -> None:
-    started = [await runs.sh("tty; sleep .2", pty=PTY) for _ in range(5)]
+    started = [await runs.sh("stty -echo; tty; cat", pty=PTY) for _ in range(5)]
     for run in started:
-        await runs.wait(run)
+        await runs.printed(run, b"/dev/pts/")
     assert len({await runs.output(run) for run in started}) == 5
+    for run in started:
+        await runs.sup.write_stdin(run.id, b"", eof=True)
+        assert (await runs.receipt(run))["outcome"]["code"] == 0
 
 
 async def test_all_that_it_prints_is_stdout_in_its_order(runs: Runs) -> None:
