@@ -41,7 +41,8 @@ class Host:
     """One host process.
 
     ``failpoints``: as in `process.failpoints`, for it, its zygote and its workers.
-    ``mode``: ``exec`` or ``zygote`` for how its workers come to be, or ``recover``.
+    ``mode``: ``exec`` or ``zygote`` for how its workers come to be, ``one`` for a single slot,
+    or ``recover``.
     """
 
     def __init__(self, state_dir: Path, failpoints: str = "", *, mode: str = "") -> None:

@@ -2,7 +2,8 @@
 
 ``python host.py STATE_DIR MODE`` answers one JSON object a line for each one it is given:
 ``{"id", "op", …}`` -> ``{"id", "ok": …}`` or ``{"id", "error": {…}}``.  Operations run side by
-side.  MODE is ``exec`` or ``zygote`` (how workers come to be), or ``recover``: then it does that, and leaves.
+side.  MODE is ``exec`` or ``zygote`` (how workers come to be), ``one`` (as zygote, with a single slot),
+or ``recover``: then it does that, and leaves.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Host:
 
     async def start(self, argv: list[str], request_id: str, **options: Any) -> dict[str, Any]:
         limits = Limits(**options.pop("limits", {}))
-        chosen = {name: options.pop(name) for name in ("completion", "owner") if name in options}
+        names = ("completion", "owner", "queue", "priority")
+        chosen = {name: options.pop(name) for name in names if name in options}
         if "stdin" in options:
             options["stdin"] = "open" if options["stdin"] == "open" else options["stdin"].encode()
         command = Command(argv=argv, **options)
@@ -118,12 +120,12 @@ async def answer(host: Host, request: dict[str, Any]) -> None:
         say(id=number, error={"code": "BUG", "message": repr(error)})
 
 
-async def serve(state_dir: str, zygote: bool | None) -> None:
+async def serve(state_dir: str, zygote: bool | None, slots: int | None) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1 << 24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     try:
-        async with Supervisor.open(state_dir, zygote=zygote) as sup:
+        async with Supervisor.open(state_dir, zygote=zygote, max_concurrent_runs=slots) as sup:
             say(id=0, ok="open")
             host, tasks = Host(sup), set()
             while line := await reader.readline():
@@ -146,4 +148,5 @@ async def recover(state_dir: str) -> None:
 if __name__ == "__main__":
     mode = sys.argv[2]
     zygote = {"exec": False, "zygote": True}.get(mode)
-    asyncio.run(recover(sys.argv[1]) if mode == "recover" else serve(sys.argv[1], zygote))
+    slots = 1 if mode == "one" else None
+    asyncio.run(recover(sys.argv[1]) if mode == "recover" else serve(sys.argv[1], zygote, slots))

@@ -126,8 +126,10 @@ async def test_a_restored_journal_has_missed_a_second_attempt(
     if later_runs:
         await add_row_with_serial(world, 5000)
     backup(world.journal, tmp_path / "old.db")
-    tool.write_text(f'#!/bin/sh\necho "begin $1 $$" >> "{world.ledger.path}"; echo "end $1 5" >> '
-                    f'"{world.ledger.path}"; exit 5\n')
+    tool.write_text(
+        f'#!/bin/sh\necho "begin $1 $$" >> "{world.ledger.path}"; echo "end $1 5" >> '
+        f'"{world.ledger.path}"; exit 5\n'
+    )
     tool.chmod(0o700)
     async with Supervisor.open(world.state_dir) as sup:
         assert (await sup.wait((await world.send(sup)).id, timeout=20)).attempt == 2
@@ -146,6 +148,7 @@ async def test_a_restored_journal_has_missed_a_second_attempt(
 async def add_row_with_serial(world: World, serial: int) -> None:
     """A settled run of long after, so that the next ones go into another shard."""
     async with await Journal.open(world.journal) as journal:
+
         def insert(conn: sqlite3.Connection) -> None:
             columns = [row[1] for row in conn.execute("PRAGMA table_info(runs)")]
             changed = {"serial": "?", "run_id": "'later'", "request_id": "'later'", "shard": "'0004'"}

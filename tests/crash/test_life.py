@@ -27,7 +27,6 @@ TICKS = "i=0; while [ $i -lt 600 ]; do i=$((i+1)); echo tick $i; sleep 0.1; done
 def worker_of(host: Host, run: str) -> ProcessIdentity:
     """The run's worker, once it is on record."""
 
-
     def look() -> Any:
         try:
             return host.ask("inspect", run=run)["worker"]

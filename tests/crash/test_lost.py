@@ -79,9 +79,10 @@ async def test_a_reused_pid_is_never_touched(world: World, stranger: subprocess.
     kill_and_see(worker)
     real = read_identity(stranger.pid)
     assert real is not None
-    put_program(logs(world.state_dir)[0], ProcessIdentity.from_dict(
-        real.to_dict() | {"start_ticks": real.start_ticks - 1}
-    ))
+    put_program(
+        logs(world.state_dir)[0],
+        ProcessIdentity.from_dict(real.to_dict() | {"start_ticks": real.start_ticks - 1}),
+    )
     async with Supervisor.open(world.state_dir) as sup:
         seen = await sup.inspect(run)
         assert (seen.state, seen.reason) == (RunState.UNKNOWN, "identity_mismatch")

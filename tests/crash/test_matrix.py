@@ -27,6 +27,7 @@ from tests.crash.harness import (
     logs,
     of_runs,
 )
+from tests.crash.queued import QUEUE_HOST, WAITING
 from tests.crash.world import World, check_guarantees
 from tests.support import eventually
 
@@ -171,6 +172,7 @@ def test_every_failpoint_of_the_source_has_its_row() -> None:
         for name in named.findall(path.read_text())
     }
     covered = {*WORKER, *HOST, *ZYGOTE, *WORDS, *REPAIRS, *RESOLVES, *RECOVERIES, *SWEEPS}
+    covered |= {*QUEUE_HOST, *WAITING}
     # The example in the module's own description is no step.
     assert source == covered
 
