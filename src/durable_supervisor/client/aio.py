@@ -222,5 +222,5 @@ class Connecting:
         await self._client.close()
 
     async def _connect(self) -> AsyncClient:
-        await self._client.info()
+        await drive(self._client._calls.reach())
         return self._client

@@ -58,6 +58,13 @@ class Calls:
     def patience(self) -> Patience:
         return Patience(self._reconnect, self.clock)
 
+    def reach(self) -> Steps[None]:
+        """Is the service there?  Raises what `Connections.dial` does, and ``SERVICE_UNAVAILABLE``."""
+        try:
+            self.connections.keep((yield from self.connections.dial()))
+        except LostError as lost:
+            raise unavailable(lost) from lost
+
     def do(self, call: Call[T]) -> Steps[T]:
         """Its value, under the rule for its kind.
 
@@ -88,13 +95,13 @@ class Calls:
 
         Raises what the service answers; ``SERVICE_UNAVAILABLE`` when it stays away.
         """
-        patience = self.patience()
+        patience, begun = self.patience(), False
         while True:
             request = request_at(after)
             try:
                 link = self.connections.take() or (yield from self.connections.dial())
                 with self.connections.using(link):
-                    stream = yield from Stream.open(link, request)
+                    stream, begun = (yield from Stream.open(link, request)), True
                     while (messages := (yield from stream.read())) is not None:
                         patience.reset()
                         batch = batch_of(request.verb, messages, after, make)
@@ -107,8 +114,8 @@ class Calls:
             except LostError as lost:
                 failure = unavailable(lost)
             except SupervisorError as error:
-                if error.code not in LEAVING:
-                    raise
+                if error.code not in LEAVING and not (begun and error.code is ErrorCode.BUSY):
+                    raise  # a full house is no reason to lose who was in it before
                 failure = error
             self.connections.check_open()
             if not (yield from patience.again()):

@@ -70,12 +70,19 @@ class Connections:
         """Kept for the next call if this one ends well; or else closed, for half-read it is of no use."""
         with self._open(link):
             yield
-        if link.finish() and not self._closed and len(self._idle) < _MAX_IDLE:
-            self._idle.append((link, time.monotonic()))
-            if self._closed:  # by another thread, after we had looked
-                self.close()
+        if link.finish():
+            self.keep(link)
         else:
             link.close()
+
+    def keep(self, link: Link) -> None:
+        """For the next call."""
+        if self._closed or len(self._idle) >= _MAX_IDLE:
+            link.close()
+            return
+        self._idle.append((link, time.monotonic()))
+        if self._closed:  # by another thread, after we had looked
+            self.close()
 
     def dial(self) -> Steps[Link]:
         """A new connection, to a service of this directory that speaks our version.

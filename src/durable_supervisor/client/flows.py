@@ -53,7 +53,7 @@ def wait(calls: Calls, run: str, timeout: float | None) -> Steps[RunView]:
     check_timeout("timeout", timeout)
     deadline = None if timeout is None else calls.clock() + timeout
     run = yield from _whole(calls, run)
-    patience = calls.patience()
+    patience, begun = calls.patience(), False
     while True:
         left = _SLICE_SECONDS if deadline is None else max(0.0, deadline - calls.clock())
         call = verbs.wait(run, min(left, _SLICE_SECONDS))
@@ -67,9 +67,12 @@ def wait(calls: Calls, run: str, timeout: float | None) -> Steps[RunView]:
         over = deadline is not None and calls.clock() >= deadline
         if failure.code is ErrorCode.WAIT_TIMEOUT:
             patience.reset()
+            begun = True
             if over:
                 raise _wait_timeout(failure, timeout or 0.0)
-        elif failure.code not in AWAY or over or not (yield from patience.again()):
+            continue
+        away = failure.code in AWAY or (begun and failure.code is ErrorCode.BUSY)
+        if not away or over or not (yield from patience.again()):
             raise failure
 
 

@@ -54,7 +54,7 @@ class Client(Base):
         Raises ``SERVICE_UNAVAILABLE``, ``UNSUPPORTED_API_VERSION``, ``PEER_DENIED``.
         """
         client = cls(Place.of(state_dir, socket), reconnect)
-        client.info()
+        _drive(client._calls.reach())
         return client
 
     def __enter__(self) -> Self:

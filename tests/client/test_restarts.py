@@ -1,0 +1,155 @@
+"""kill -9 of the service under its clients, again and again: nothing comes twice, is lost, or runs twice.
+
+``DURABLE_SUPERVISOR_HEAVY=1`` makes it 20 runs with 20 followers each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from durable_supervisor import AsyncClient, Command, ErrorCode, Kind, SupervisorError
+from tests.client.faces import AsyncFace, Face, SyncFace
+from tests.contract.hosts import HostScript
+from tests.contract.runs import check_gapless
+
+HEAVY = os.environ.get("DURABLE_SUPERVISOR_HEAVY") == "1"
+
+HOST = """
+from durable_supervisor.server.server import Server
+async with Supervisor.open(STATE, wait=20) as sup:
+    server = Server(sup, max_connections=1024)
+    await server.start()
+    report(pid=os.getpid())
+    await asyncio.Event().wait()
+"""
+
+COUNTING = "i=0; while [ $i -lt {lines} ]; do i=$((i+1)); echo $i; sleep 0.01; done"
+
+WORDS = {ErrorCode.SUBMISSION_INDETERMINATE: "doubt", ErrorCode.SERVICE_UNAVAILABLE: "not"}
+
+
+class Service:
+    """A service in a process of its own, to be killed."""
+
+    def __init__(self, state_dir: Path, folder: Path) -> None:
+        self._paths = (state_dir, folder)
+        self._host: HostScript | None = None
+
+    async def start(self) -> None:
+        self._host = HostScript(HOST, *self._paths)
+        await asyncio.to_thread(self._host.facts)
+
+    def kill(self) -> None:
+        if self._host is not None:
+            self._host.kill()
+
+    async def restart(self) -> None:
+        self.kill()
+        await self.start()
+
+
+@asynccontextmanager
+async def service(state_dir: Path, folder: Path) -> AsyncIterator[Service]:
+    made = Service(state_dir, folder)
+    await made.start()
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+async def followed(face: Face, run: str) -> list[Any]:
+    return [event async for event in face.stream("follow", run)]
+
+
+def check_whole(events: list[Any], lines: int) -> None:
+    check_gapless(events)
+    assert events[-1].kind == Kind.RUN_FINISHED
+    text = b"".join(event.data for event in events if event.kind == Kind.OUTPUT)
+    assert text.split() == [b"%d" % number for number in range(1, lines + 1)]
+
+
+async def test_followers_and_waiters_outlive_their_service(state_dir: Path, tmp_path: Path) -> None:
+    """Killed twice under 20 live runs; every follower sees each seq once, to the end."""
+    count, each, lines = 20, 20 if HEAVY else 1, 300 if HEAVY else 120
+    async with service(state_dir, tmp_path) as host:
+        faces: list[Face] = [await AsyncFace.connect(state_dir), await SyncFace.connect(state_dir)]
+        command = Command(argv=["sh", "-c", COUNTING.format(lines=lines)])
+        runs = [(await faces[0].call("start", command)).id for _ in range(count)]
+        following = [
+            asyncio.ensure_future(followed(faces[(number + copy) % 2], run))
+            for number, run in enumerate(runs)
+            for copy in range(each)
+        ]
+        waiting = [asyncio.ensure_future(faces[0].call("wait", run, timeout=100)) for run in runs[:4]]
+        for _ in range(2):
+            await asyncio.sleep(0.3)
+            await host.restart()
+        for events in await asyncio.wait_for(asyncio.gather(*following), 100):
+            check_whole(events, lines)
+        for seen in await asyncio.wait_for(asyncio.gather(*waiting), 60):
+            assert seen.outcome.code == 0
+        for face in faces:
+            await face.close()
+
+
+async def test_starts_ride_over_restarts_and_run_once(state_dir: Path, tmp_path: Path) -> None:
+    """Whatever moment the service dies in, each request id has run exactly once, and its answer came."""
+    ran, count = tmp_path / "ran", 24
+    async with service(state_dir, tmp_path) as host, await AsyncClient.connect(state_dir) as client:
+
+        async def starter(lane: int) -> None:
+            for number in range(count):
+                name = f"{lane}.{number}"
+                command = Command(argv=["sh", "-c", f"echo {name} >> {ran}"])
+                run = await client.start(command, request_id=name)
+                await client.wait(run.id, timeout=60)
+
+        starting = asyncio.gather(*(starter(lane) for lane in range(4)))
+        for _ in range(3):
+            await asyncio.sleep(0.15)
+            await host.restart()
+        await asyncio.wait_for(starting, 100)
+    expected = sorted(f"{lane}.{number}" for lane in range(4) for number in range(count))
+    assert sorted(ran.read_text().split()) == expected
+
+
+async def test_deeds_on_a_dying_service_are_told_truly(state_dir: Path, tmp_path: Path) -> None:
+    """Each write has its receipt, or is in doubt, or was not sent; what is in doubt came once or never."""
+    async with service(state_dir, tmp_path) as host, await AsyncClient.connect(state_dir) as client:
+        run = await client.start(Command(argv=["cat"], stdin="open"))
+        told: dict[str, list[bytes]] = {"sure": [], "doubt": [], "not": []}
+
+        async def write(number: int) -> None:
+            line = b"%d\n" % number
+            try:
+                await client.write_stdin(run.id, line)
+            except SupervisorError as error:
+                told[WORDS[error.code]].append(line)  # any other code is a KeyError
+                await asyncio.sleep(0.02)
+            else:
+                told["sure"].append(line)
+
+        async def writer() -> None:
+            for number in range(400):
+                await write(number)
+
+        writing = asyncio.ensure_future(writer())
+        for _ in range(2):
+            await asyncio.sleep(0.3)
+            await host.restart()
+        await asyncio.wait_for(writing, 60)
+        await client.write_stdin(run.id, b"", eof=True)
+        await client.wait(run.id, timeout=30)
+        text = b"".join([event.data async for event in client.follow(run.id, kinds=[Kind.OUTPUT])])
+        lines = text.splitlines(keepends=True)
+    assert len(lines) == len(set(lines)), "nothing came twice"
+    assert set(told["sure"]) <= set(lines)
+    assert not set(told["not"]) & set(lines)
+    assert set(lines) <= {*told["sure"], *told["doubt"]}
+    assert len(told["sure"]) > 20
