@@ -34,6 +34,8 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "reconcile": ("verbs_admin", "reconcile"),
     "recover": ("verbs_admin", "recover"),
     "feed": ("verbs_events", "feed"),
+    "export": ("verbs_bundle", "export"),
+    "report": ("verbs_bundle", "report"),
     "serve": ("verbs_serve", "serve"),
     "service": ("verbs_service", "service"),
     "doctor": ("verbs_doctor", "doctor"),
@@ -77,7 +79,7 @@ def _words_as_given(parameters: list[Any]) -> list[Any]:
 def _named_plainly(argument: Any) -> Any:
     """Shows an argument by its metavar alone, without typer's braces and Python types."""
     record, name = argument.get_help_record, argument.metavar
-    usage = [name] if argument.nargs == 1 else [name, "[ARGUMENT]..."]
+    usage = [name] if argument.nargs == 1 or name.endswith("...") else [name, "[ARGUMENT]..."]
 
     def help_record(ctx: Any) -> tuple[str, str] | None:
         found = record(ctx)

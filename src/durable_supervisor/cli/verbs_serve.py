@@ -21,7 +21,7 @@ from .session import drive
 if TYPE_CHECKING:
     from durable_supervisor.server.daemon import Ready, ServeOptions
 
-_Socket = Annotated[
+ListenAt = Annotated[
     str | None,
     typer.Option(
         "--socket",
@@ -57,9 +57,15 @@ _Root = Annotated[bool, typer.Option("--allow-root", help="Run as root, and ever
 _StopRuns = Annotated[
     bool, typer.Option("--stop-runs-on-exit", help="On TERM and INT stop all runs too. Default: they go on.")
 ]
-_Level = Annotated[str, typer.Option("--log-level", help="debug (with every request), info, warning, error.")]
+_Level = Annotated[
+    str,
+    typer.Option("--log-level", metavar="LEVEL", help="debug (with every request), info, warning, error."),
+]
 _Format = Annotated[
-    str | None, typer.Option("--log-format", help="json or text [default: text on a terminal, else json].")
+    str | None,
+    typer.Option(
+        "--log-format", metavar="FORMAT", help="json or text [default: text on a terminal, else json]."
+    ),
 ]
 
 
@@ -78,7 +84,7 @@ def serve(
     log_format: _Format = None,
     json: Json = False,
     state_dir: StateDir = None,
-    socket: _Socket = None,
+    socket: ListenAt = None,
 ) -> int:
     """Own the state directory and serve it over a Unix socket, until TERM or Ctrl-C.
 

@@ -16,7 +16,8 @@ from durable_supervisor.model.schema import schema_name
 
 from . import exit_codes, out, units
 from .main import called_name
-from .options import Json, Settings, SocketPath, StateDir, settings
+from .options import Json, Settings, StateDir, settings
+from .verbs_serve import ListenAt
 
 _ACTIONS: Final = ("install", "uninstall", "print")
 
@@ -52,7 +53,7 @@ def service(
     launchd: _Launchd = False,
     json: Json = False,
     state_dir: StateDir = None,
-    socket: SocketPath = None,
+    socket: ListenAt = None,
 ) -> int:
     """Install 'serve' as a systemd service of yours, remove it, or print its unit.
 
