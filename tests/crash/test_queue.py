@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor import RunState, Supervisor
+from durable_supervisor import Observer, RunState, Supervisor
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.signals import signal_ticks
 from tests.crash.harness import Host, assert_nothing_left, end_all
@@ -42,6 +42,9 @@ def queued(world: World, host: Host) -> str:
 
 async def check(world: World, expected: tuple[str, ...]) -> None:
     world.ledger.open_gate()
+    async with Observer.open(world.state_dir) as observer:
+        [holder] = [run for run in (await observer.list()).runs if run.request_id == HOLDER]
+        await observer.wait(holder.id, timeout=20)
     await check_guarantees(world, expected)
     assert world.ledger.begun(HOLDER) == 1
 
