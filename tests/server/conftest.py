@@ -21,7 +21,7 @@ async def sup(state_dir: Path) -> AsyncIterator[Supervisor]:
 
 @pytest_asyncio.fixture
 async def server(sup: Supervisor) -> AsyncIterator[Server]:
-    made = Server(sup, heartbeat=0.1, stall=0.5)
+    made = Server(sup, heartbeat=0.1)
     await made.start()
     yield made
     await made.close(drain=1)

@@ -81,6 +81,11 @@ class Server:
         """``accepting``, or ``draining``: nothing more is started."""
         return self._service.phase
 
+    @property
+    def waiting(self) -> int:
+        """Calls that stay: followers, attached viewers, waiters."""
+        return self._service.waiting
+
     async def start(self) -> None:
         """Listen.  Raises ``SOCKET_IN_USE``, ``STATE_DIR_REFUSED``."""
         self._runner = web.AppRunner(
