@@ -6,22 +6,23 @@ Apart from `events`, which every worker imports.
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from .events import Event, Kind
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME_LENGTH = len("1970-01-01T00:00:00.000000Z")
+
 
 def wall_ns(text: str) -> int:
     """Unix nanoseconds of what `events.iso_time` wrote.  Raises ValueError."""
-    import calendar  # brings datetime and locale along, which most callers never need
-
-    seconds, _, fraction = text.partition(".")
-    if len(fraction) != 7 or not fraction.endswith("Z"):
+    if len(text) != _TIME_LENGTH or not text.endswith("Z"):
         raise ValueError("not a time in UTC with microseconds")
-    moment = time.strptime(seconds, "%Y-%m-%dT%H:%M:%S")
-    return calendar.timegm(moment) * 1_000_000_000 + int(fraction[:6]) * 1000
+    # Not strptime, which costs as much as all the rest of reading an event.
+    since = datetime.fromisoformat(text) - _EPOCH
+    return (since.days * 86400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
 
 
 def event_of(form: Mapping[str, Any]) -> Event:
