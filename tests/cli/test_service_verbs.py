@@ -1,0 +1,192 @@
+"""The verbs beside an application that owns the directory and serves its socket, and over --socket."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.helpers import COMMAND, Cli, Result, assert_one_error_line, environment
+from tests.contract.hosts import HostScript
+from tests.support import eventually, running
+
+APPLICATION = """
+import durable_supervisor
+async with durable_supervisor.open(STATE, max_concurrent_runs=LIMIT) as host:
+    report(role=host.role, pid=os.getpid())
+    await asyncio.sleep(600)
+"""
+
+
+@pytest.fixture
+def application(state_dir: Path, tmp_path: Path) -> Iterator[HostScript]:
+    """Lives through the whole test, and owns the directory."""
+    with HostScript(APPLICATION, state_dir, tmp_path, before="LIMIT = None") as host:
+        assert host.facts()["role"] == "owner"
+        yield host
+
+
+class Wired(Cli):
+    """The command over the socket alone: its state directory does not exist."""
+
+    def __call__(self, *words: str | bytes, stdin: bytes = b"", **env: str) -> Result:
+        socket = str(self.state_dir / "supervisor.sock")
+        given = {"DURABLE_SUPERVISOR_STATE_DIR": "/nonexistent/state", "DURABLE_SUPERVISOR_SOCKET": socket}
+        return super().__call__(*words, stdin=stdin, **given, **env)
+
+
+@pytest.fixture
+def wired(state_dir: Path, application: HostScript) -> Wired:
+    return Wired(state_dir)
+
+
+def test_everything_works_while_an_application_owns_the_directory(cli: Cli, application: HostScript) -> None:
+    run_id = cli.start("--stdin", "open", "--", "sh", "-c", "read line; echo $line; exec sleep 300")
+    assert cli.ok("list", "--json").document["runs"][0]["run_id"] == run_id
+    cli.ok("write-stdin", run_id, stdin=b"hello\n")
+    eventually(lambda: "hello" in cli.ok("logs", run_id).stdout)
+    with cli.popen("attach", run_id, stdout=subprocess.PIPE) as attached:
+        assert attached.stdout is not None
+        assert attached.stdout.readline() == b"hello\n"
+        assert cli.ok("stop", run_id, "--json").document["confirmed"] is True
+        assert attached.wait(20) == 0
+    assert cli("wait", run_id).code == 143
+    assert cli("run", "--", "sh", "-c", "echo in front; exit 3").code == 3
+    assert cli.ok("reconcile", "--json").document["judged"] >= 0
+
+
+def test_a_start_through_the_application_is_the_same_request(cli: Cli, application: HostScript) -> None:
+    """As if it had been made without it: environment, directory and digests are the command's."""
+    program = ("--inherit-env", "MINE", "--", "sh", "-c", "echo $MINE; pwd")
+    words = ("start", "--json", "--request-id", "once", "--env", "A=1", *program)
+    first = cli.ok(*words, MINE="from here").document
+    cli("wait", first["run_id"])
+    assert cli.ok("logs", first["run_id"]).stdout == f"from here\n{os.getcwd()}\n"
+    another = ("start", "--json", "--request-id", "once", "--env", "A=2", *program)
+    conflict = cli(*another)
+    assert conflict.code == 4
+    application.kill()  # its socket is left behind
+    again = cli.ok(*words, MINE="from here").document
+    assert (again["run_id"], again["admission"]) == (first["run_id"], "existing")
+    assert cli(*another).error == conflict.error
+
+
+def test_every_verb_says_the_same_over_the_socket(cli: Cli, wired: Wired) -> None:
+    run_id = wired.start("--request-id", "said", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert wired("wait", run_id).code == cli("wait", run_id).code == 3
+    for words in (
+        ["list"], ["list", "--json", "--state", "finished"], ["inspect", "--json", run_id[:8]],
+        ["events", "--json", "--after", "2", "--limit", "3", run_id],
+        ["events", "--follow", "--json", "--kind", "output", run_id], ["logs", "--tail", "1", run_id],
+        ["logs", "-f", "--stream", "stderr", run_id], ["attach", run_id],
+        ["replay", "--speed", "1000", run_id],
+        ["wait", "--json", run_id], ["stop", "--json", run_id], ["feed", "--json", "--after", "1"],
+    ):  # fmt: skip
+        assert timeless(wired(*words)) == timeless(cli(*words)), words
+
+
+def test_every_refusal_says_the_same_over_the_socket(cli: Cli, wired: Wired) -> None:
+    over = wired.start("--request-id", "over", "--", "true")
+    cli("wait", over)
+    live = wired.start("--", "sleep", "300")
+    for words in (
+        ["inspect", "nosuch"], ["inspect", "over"], ["attach", "nosuch"], ["stop", "nosuch"],
+        ["signal", over, "TERM"], ["write-stdin", live], ["resolve", over, "--accept"],
+        ["events", over, "--after", "1000"], ["wait", "--timeout", "0.01", live],
+        ["start", "--request-id", "over", "--", "false"], ["start", "--", "/no/such/program"],
+        ["start", "--priority", "101", "--", "true"],
+    ):  # fmt: skip
+        one, other = wired("--json", *words), cli("--json", *words)
+        assert one.code == other.code != 0, (words, one, other)
+        assert shown(one.error) == shown(other.error), words
+    assert wired.ok("signal", live, "KILL", "--json").document["result"] == "sent"
+    assert wired("wait", live).code == 137
+
+
+def timeless(result: Result) -> tuple[int, str, str]:
+    """Without what counts on: how long ago, and how long."""
+    return result.code, re.sub(r"[0-9.]+(ms|s) ago", "T ago", result.stdout), result.stderr
+
+
+def shown(error: dict[str, Any]) -> str:
+    """An error without the ids of runs that each call made, and how far a write in pieces had come."""
+    error["details"].pop("confirmed", None)
+    return re.sub(r"\b[0-9a-z]{16}\b", "RUN", repr(error))
+
+
+def test_over_the_socket_no_file_is_touched(wired: Wired) -> None:
+    run_id = wired.start("--stdin", "open", "--", "cat")
+    wired.ok("write-stdin", run_id, stdin=b"x" * 200_000)
+    wired.ok("write-stdin", run_id, "--eof")
+    assert wired("wait", run_id).code == 0
+    assert len(wired.ok("logs", run_id).stdout) == 200_000
+    assert wired("run", "--", "sh", "-c", "exit 4").code == 4
+    assert not Path("/nonexistent").exists()
+
+
+def test_the_nearest_word_says_where(cli: Cli, application: HostScript, tmp_path: Path) -> None:
+    nobody = str(tmp_path / "nobody.sock")
+    refused = cli("list", "--socket", nobody)
+    assert refused.code == 5
+    assert_one_error_line(refused, "SERVICE_UNAVAILABLE")
+    assert cli("start", "--socket", nobody, "--", "true").code == 5
+    assert cli("list", DURABLE_SUPERVISOR_SOCKET=nobody).code == 5
+    cli.ok("list", "--state-dir", str(cli.state_dir), DURABLE_SUPERVISOR_SOCKET=nobody)
+    cli.ok("list", "--socket", str(cli.state_dir / "supervisor.sock"), DURABLE_SUPERVISOR_SOCKET=nobody)
+
+
+def test_recover_wants_the_directory_to_itself(cli: Cli, application: HostScript) -> None:
+    refused = cli("recover", "--json")
+    assert (refused.code, refused.error["code"]) == (5, "STATE_DIR_IN_USE")
+    assert refused.error["details"]["pid"] == application.facts()["pid"]
+    assert cli("recover", "--socket", str(cli.state_dir / "supervisor.sock")).code == 2
+
+
+def test_a_place_in_the_queue(cli: Cli, state_dir: Path, tmp_path: Path) -> None:
+    with HostScript(APPLICATION, state_dir, tmp_path, before="LIMIT = 1") as host:
+        host.facts()
+        first = cli.start("--stdin", "open", "--", "cat")
+        full = cli("start", "--json", "--", "true")
+        assert (full.code, full.error["code"]) == (5, "CAPACITY_EXHAUSTED")
+        waits = cli.ok("start", "--queue", "--json", "--", "true").document
+        assert waits["state"] == "queued"
+        given_up = cli.start("--queue", "--priority", "5", "--", "true")
+        assert cli.ok("stop", given_up, "--json").document["state"] == "not_started"
+        cli.ok("write-stdin", first, "--eof")
+        assert cli("wait", waits["run_id"]).code == 0
+
+
+def test_a_service_that_dies_in_the_middle_costs_no_start(cli: Cli, application: HostScript) -> None:
+    """Stopped, it takes the connection and never answers; killed then, the start goes on without it."""
+    os.kill(application.process.pid, 19)
+    with cli.popen(
+        "start", "--json", "--request-id", "through", "--", "true", stdout=subprocess.PIPE
+    ) as starting:
+        eventually(lambda: connected_to(starting.pid), 20)
+        application.kill()
+        assert starting.wait(30) == 0
+    assert cli.ok("list", "--json").document["runs"][0]["request_id"] == "through"
+    assert not running(application.process.pid)
+
+
+def connected_to(pid: int) -> bool:
+    """Has it a connection already?"""
+    folder = Path(f"/proc/{pid}/fd")
+    names = [os.readlink(one) for one in folder.iterdir()] if folder.exists() else []
+    return sum(name.startswith("socket:") for name in names) > 2  # besides the loop's own pair
+
+
+def test_a_start_through_a_service_loads_nothing_of_the_owners(cli: Cli, application: HostScript) -> None:
+    words = [sys.executable, "-X", "importtime", *COMMAND[1:], "start", "--", "true"]
+    done = subprocess.run(words, env=environment(cli.state_dir), capture_output=True, text=True, check=True)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "durable_supervisor.client.aio" in loaded
+    heavy = {"aiohttp", "aiosqlite", "filelock", "platformdirs", "psutil", "pydantic", "sqlite3", "structlog"}
+    assert not heavy & loaded
+    assert not [name for name in loaded if name.startswith("durable_supervisor.supervisor")]
