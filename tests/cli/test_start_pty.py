@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from durable_supervisor.wire.documents import validate
 from tests.cli.helpers import Cli
 from tests.cli.terminals import Terminal, finish
 
@@ -13,7 +14,9 @@ LOOK = ("--", "sh", "-c", "stty size; echo $TERM")
 
 
 def asked(cli: Cli, *words: str) -> object:
-    return cli.ok("start", "--dry-run", "--json", *words, "--", "true", TERM="screen").document["pty"]
+    form = cli.ok("start", "--dry-run", "--json", *words, "--", "true", TERM="screen").document
+    validate("start-request", form)
+    return form["pty"]
 
 
 def test_without_a_terminal_of_our_own_it_is_a_usual_one(cli: Cli) -> None:

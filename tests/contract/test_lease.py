@@ -18,6 +18,7 @@ from durable_supervisor import Terminal
 from durable_supervisor.model.answers import Run
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.events import Kind
+from durable_supervisor.wire.documents import validate
 from tests.contract.peers import Peer, socket_of
 from tests.contract.runs import Runs
 from tests.support import eventually_async
@@ -177,6 +178,8 @@ async def test_leases_are_logged_before_they_are_given(desk: Desk) -> None:
     desk.ask(second, "lease", id="b", steal=True)
     desk.ask(second, "unlease", id="c")
     events = await desk.runs.events(desk.run, kinds={Kind.CONTROL_RECEIVED, Kind.CONTROL_APPLIED})
+    for event in events:
+        validate("event", event.to_dict())
     told = [(one.kind, one.detail["id"], one.detail.get("steal"), one.detail.get("result")) for one in events]
     assert told == [
         ("control.received", "a", False, None),

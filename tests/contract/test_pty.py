@@ -16,6 +16,7 @@ import pytest
 from durable_supervisor import Command, RunState, Terminal
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.events import Kind
+from durable_supervisor.wire.documents import validate
 from tests.contract.runs import Marker, Runs, appear, check_gapless, gone
 from tests.support import eventually, eventually_async
 
@@ -76,9 +77,12 @@ async def test_all_that_it_prints_is_stdout_in_its_order(runs: Runs) -> None:
 async def test_inspect_and_the_events_say_which_terminal(runs: Runs) -> None:
     run, piped = await runs.sh(":", pty=PTY), await runs.sh(":")
     seen, other = await runs.wait(run), await runs.wait(piped)
+    validate("inspect", seen.to_dict())
     assert (seen.pty, seen.stdin) == ({"columns": 100, "rows": 30, "term": "vt100"}, "null")
     assert other.pty is None
-    assert (await runs.event(run, Kind.RUN_DISPATCHED)).detail["pty"] == seen.pty
+    dispatched = await runs.event(run, Kind.RUN_DISPATCHED)
+    validate("event", dispatched.to_dict())
+    assert dispatched.detail["pty"] == seen.pty
     assert "pty" not in (await runs.event(piped, Kind.RUN_DISPATCHED)).detail
 
 
@@ -197,6 +201,7 @@ async def test_a_resize_is_heard_by_the_program(runs: Runs) -> None:
     receipt = await runs.sup.resize(run.id, 132, 50)
     assert (receipt.op, receipt.result) == ("resize", "resized")
     assert receipt.detail == {"columns": 132, "rows": 50}
+    validate("control", {"schema": "durable-supervisor/control/1", **receipt.to_dict()})
     await runs.wait(run)
     assert await runs.output(run) == b"ready\r\n50 132\r\n"
     controls = await runs.events(run, kinds={Kind.CONTROL_RECEIVED, Kind.CONTROL_APPLIED})

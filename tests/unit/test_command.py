@@ -20,9 +20,11 @@ from durable_supervisor.model.command import (
     Completion,
     Limits,
     OnLimit,
+    Terminal,
 )
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
 from durable_supervisor.model.request import DEFAULT_OWNER, StartRequest, check_request_id
+from durable_supervisor.model.winsize import MAX_SIDE
 
 SECRET = "hunter2hunter2"
 
@@ -39,6 +41,40 @@ def refused(make: Callable[[], object], field: str) -> SupervisorError:
     assert error.hint
     assert "\n" not in error.message
     return error
+
+
+# --- Terminal
+
+
+def test_a_terminal_is_a_usual_one_where_nothing_is_said() -> None:
+    assert Terminal().to_dict() == {"columns": 80, "rows": 24, "term": "xterm-256color"}
+    assert Command(argv=["x"]).pty is None
+
+
+@pytest.mark.parametrize("name", ["columns", "rows"])
+@pytest.mark.parametrize("value", [0, -1, MAX_SIDE + 1, 80.0, "80", True, None, 10**400])
+def test_sizes_no_terminal_has_are_refused(name: str, value: object) -> None:
+    refused(lambda: Terminal(**{name: value}), f"pty.{name}")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [1, 80, MAX_SIDE])
+def test_sizes_that_one_may_have_are_kept(value: int) -> None:
+    assert (Terminal(columns=value).columns, Terminal(rows=value).rows) == (value, value)
+
+
+@pytest.mark.parametrize("term", ["", " ", "a b", "a/b", "-x", "é", "x\0", "x\n", "x" * 65, None, 7])
+def test_kinds_no_terminal_has_are_refused(term: object) -> None:
+    refused(lambda: Terminal(term=term), "pty.term")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("term", ["dumb", "screen.xterm-256color", "rxvt+pcfkeys", "9term", "st_x"])
+def test_kinds_of_terminals_are_kept(term: str) -> None:
+    assert Terminal(term=term).term == term
+
+
+@pytest.mark.parametrize("pty", [True, (80, 24), {"columns": 80}, "80x24"])
+def test_what_is_no_terminal_is_refused(pty: object) -> None:
+    refused(lambda: Command(argv=["x"], pty=pty), "pty")  # type: ignore[arg-type]
 
 
 # --- Limits
