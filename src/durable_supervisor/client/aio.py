@@ -7,7 +7,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Generator
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
+from ..model.answers import (
+    Capacity,
+    ControlReceipt,
+    FeedEntry,
+    ListPage,
+    ReconcileReport,
+    Run,
+    StopReceipt,
+)
 from ..model.arguments import BytesLike, position
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
@@ -18,7 +26,7 @@ from ..model.view import RunView
 from . import flows, verbs
 from .base import RECONNECT_SECONDS, Base
 from .drive import deliver, drive
-from .info import INFO, ServiceInfo
+from .info import CAPACITY, INFO, ServiceInfo
 from .locate import Place
 
 if TYPE_CHECKING:
@@ -69,6 +77,10 @@ class AsyncClient(Base):
     async def info(self) -> ServiceInfo:
         """What the service says of itself, now."""
         return await drive(self._calls.do(INFO))
+
+    async def capacity(self) -> Capacity:
+        """See `Supervisor.capacity`; for the operator."""
+        return await drive(self._calls.do(CAPACITY))
 
     async def start(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..model.answers import Capacity
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.forms import wall_ns
 from .request import Call, Form, get
@@ -59,6 +60,24 @@ class ServiceInfo:
         )
 
 
+def _capacity(form: Form) -> Capacity:
+    limits, runs = form["limits"], form["runs"]
+    if runs["held"] is None:
+        raise SupervisorError(
+            ErrorCode.PEER_DENIED,
+            "how many runs there are of all owners is for the operator of this service",
+            phase=Phase.CONNECT,
+            hint="`info` tells the limits",
+        )
+    return Capacity(
+        limits["max_concurrent_runs"],
+        limits["max_runs_per_owner"],
+        limits["max_queued_runs"],
+        runs["held"],
+        runs["queued"],
+    )
+
+
 def check_version(info: ServiceInfo) -> None:
     """Raises ``UNSUPPORTED_API_VERSION``, naming both sides'."""
     if API_VERSION not in info.api_versions:
@@ -73,3 +92,4 @@ def check_version(info: ServiceInfo) -> None:
 
 
 INFO = Call(get("info", "/v1/info"), ServiceInfo.from_dict)
+CAPACITY = Call(INFO.request, _capacity)

@@ -8,7 +8,15 @@ import time
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from typing import Self, TypeVar
 
-from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
+from ..model.answers import (
+    Capacity,
+    ControlReceipt,
+    FeedEntry,
+    ListPage,
+    ReconcileReport,
+    Run,
+    StopReceipt,
+)
 from ..model.arguments import BytesLike
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
@@ -18,7 +26,7 @@ from ..model.states import RunState
 from ..model.view import RunView
 from . import flows, verbs
 from .base import RECONNECT_SECONDS, Base
-from .info import INFO, ServiceInfo
+from .info import CAPACITY, INFO, ServiceInfo
 from .locate import Place
 from .steps import Steps, Wait
 
@@ -70,6 +78,10 @@ class Client(Base):
     def info(self) -> ServiceInfo:
         """What the service says of itself, now."""
         return _drive(self._calls.do(INFO))
+
+    def capacity(self) -> Capacity:
+        """See `Supervisor.capacity`; for the operator."""
+        return _drive(self._calls.do(CAPACITY))
 
     def start(
         self,

@@ -1,0 +1,96 @@
+"""The clients have the supervisor's methods: names, arguments, defaults and answers."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+
+from durable_supervisor import AsyncClient, Client, Supervisor
+from durable_supervisor.client.request import Resend
+from durable_supervisor.client.verbs import RESEND
+from durable_supervisor.supervisor import attach, observer, supervisor
+
+# What belongs to whoever owns the directory, or serves it.
+OWNERS = {"journal", "open", "recover", "shutdown", "follow_pages"}
+# Of arguments: the facts of the calling process, which a client sends by itself.
+OWNERS_ARGUMENTS = {"start": {"host"}}
+
+SERVED = sorted(
+    name for name, member in inspect.getmembers(Supervisor) if not name.startswith("_") and name not in OWNERS
+)
+CALLED = [name for name in SERVED if inspect.isfunction(getattr(Supervisor, name)) and name != "attach"]
+ASKED = {"capacity"}  # what an owner simply knows
+
+
+def arguments(cls: type, name: str) -> list[tuple[str, Any, Any]]:
+    """Names, kinds and defaults, without those that only an owner has."""
+    parameters = inspect.signature(getattr(cls, name)).parameters.values()
+    left_out = OWNERS_ARGUMENTS.get(name, set())
+    return [(one.name, one.kind, one.default) for one in parameters if one.name not in left_out]
+
+
+def hints(cls: type, name: str) -> dict[str, Any]:
+    scope = {**vars(supervisor), **vars(observer), **vars(attach), "Iterator": Iterator}
+    found = get_type_hints(getattr(cls, name), scope)
+    return {key: value for key, value in found.items() if key not in OWNERS_ARGUMENTS.get(name, set())}
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_what_the_supervisor_serves_the_async_client_has(name: str) -> None:
+    assert hasattr(AsyncClient, name)
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_signatures(name: str) -> None:
+    assert arguments(AsyncClient, name) == arguments(Supervisor, name)
+    assert arguments(Client, name) == arguments(Supervisor, name)
+
+
+@pytest.mark.parametrize("name", [name for name in CALLED if name != "info"])
+def test_types(name: str) -> None:
+    own = hints(Supervisor, name)
+    assert hints(AsyncClient, name) == own
+    sync = hints(Client, name)
+    if get_origin(own["return"]) is AsyncGenerator:
+        own["return"] = Iterator[get_args(own["return"])[0]]  # type: ignore[misc]
+    assert sync == own
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_what_is_awaited_is_awaited(name: str) -> None:
+    own, face, sync = (getattr(cls, name) for cls in (Supervisor, AsyncClient, Client))
+    assert inspect.iscoroutinefunction(face) == (inspect.iscoroutinefunction(own) or name in ASKED)
+    assert inspect.isasyncgenfunction(face) == inspect.isasyncgenfunction(own)
+    assert inspect.isgeneratorfunction(sync) == inspect.isasyncgenfunction(own)
+
+
+def test_each_verb_says_what_becomes_of_it() -> None:
+    """Whatever the faces have, beside what sends nothing itself."""
+    silent = {"close", "connect", "state_dir", "find", "attach"}
+    public = {name for name in vars(AsyncClient) if not name.startswith("_")}
+    assert public - silent - ASKED <= set(RESEND)
+    deeds = {name for name, resend in RESEND.items() if resend is Resend.NEVER}
+    assert deeds == {"stop", "signal", "write_stdin", "resize", "resolve"}
+    assert [name for name, resend in RESEND.items() if resend is Resend.PERSIST] == ["start"]
+
+
+HEAVY = {"aiohttp", "aiosqlite", "asyncio", "filelock", "pydantic", "sqlite3", "structlog", "psutil"}
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("durable_supervisor.client", {*HEAVY, "h11", "wsproto"}),
+        ("durable_supervisor.client.sync", {*HEAVY, "wsproto"}),
+        ("durable_supervisor.client.aio", (HEAVY - {"asyncio"}) | {"wsproto"}),
+    ],
+)
+def test_it_is_light(module: str, absent: set[str]) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not absent & set(done.stdout.split())
