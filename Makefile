@@ -23,6 +23,10 @@ demo: venv ## Start a program, kill -9 its starter, come back, see the whole tim
 test: venv ## Run the whole test suite (TESTS=path, PYTEST_ARGS=... to narrow it)
 	@$(PY) -m pytest $(PYTEST_ARGS) $(TESTS)
 
+.PHONY: systemd
+systemd: venv ## Test our unit under a real systemd, in namespaces of its own (root, cgroup v2)
+	@DURABLE_SUPERVISOR_TEST_SYSTEMD=1 $(PY) -m pytest tests/service/test_systemd.py
+
 .PHONY: lint
 lint: venv ## Check style and likely bugs
 	@$(PY) -m ruff check .
