@@ -26,7 +26,7 @@ def check(name: str, form: dict[str, Any]) -> None:
         assert not form.keys() - schema["properties"].keys()
 
 
-def test_the_documents_of_every_verb(cli: Cli) -> None:
+def test_the_documents_of_every_verb(cli: Cli, tmp_path: Path) -> None:
     said: set[str] = set()
 
     def one(schema: str, verb: str, *words: str, code: int = 0) -> dict[str, Any]:
@@ -50,6 +50,8 @@ def test_the_documents_of_every_verb(cli: Cli) -> None:
     one("recover", "recover")
     one("doctor", "doctor")
     one("service", "service", "print")
+    one("export", "export", run_id, "-o", str(tmp_path / "run.zip"))
+    one("report", "report", str(tmp_path / "run.zip"), "-o", str(tmp_path / "run.html"))
     for verb, schema in LINES.items():
         lines = cli.ok(verb, "--json", *([] if verb == "feed" else [run_id])).documents
         assert lines

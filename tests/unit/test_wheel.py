@@ -87,8 +87,14 @@ def test_the_wheel_carries_every_file(wheel: Path) -> None:
     migrations = {
         f"durable_supervisor/migrations/{path.name}" for path in (ROOT / "migrations").glob("*.sql")
     }
-    assert sources | migrations <= names
-    assert {name for name in names if ".dist-info/" not in name} <= sources | migrations | {
+    report = {
+        path.relative_to(ROOT / "src").as_posix()
+        for path in (ROOT / "src" / "durable_supervisor" / "bundle" / "report").iterdir()
+        if path.suffix in (".css", ".js")
+    }
+    assert report
+    assert sources | migrations | report <= names
+    assert {name for name in names if ".dist-info/" not in name} <= sources | migrations | report | {
         "durable_supervisor/py.typed"
     }
     assert any(name.endswith("licenses/LICENSE") for name in names)

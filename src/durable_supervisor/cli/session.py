@@ -30,9 +30,12 @@ def drive(work: Coroutine[Any, Any, int]) -> int:
 
 
 @asynccontextmanager
-async def observing(shared: Settings) -> AsyncIterator[Reading]:
-    """For reading and controls, which need no owner: the files and workers themselves, or --socket."""
-    reading = await _reading(shared)
+async def observing(shared: Settings, run: str = "") -> AsyncIterator[Reading]:
+    """For reading and controls, which need no owner: the files and workers themselves, or --socket.
+
+    A ``run`` that names a bundle is read from there.
+    """
+    reading = await _reading(shared, run)
     try:
         yield reading
     except SupervisorError as error:
@@ -43,7 +46,16 @@ async def observing(shared: Settings) -> AsyncIterator[Reading]:
         await reading.close()
 
 
-async def _reading(shared: Settings) -> Reading:
+def is_bundle(run: str) -> bool:
+    """Does the word name a file?  What may be the beginning of a run id never does."""
+    return "/" in run or (not run.isalnum() and os.path.isfile(run))
+
+
+async def _reading(shared: Settings, run: str = "") -> Reading:
+    if is_bundle(run):
+        from durable_supervisor.bundle.reader import BundleReader
+
+        return BundleReader(run)
     if shared.socket is not None:
         from durable_supervisor.client.aio import AsyncClient
 

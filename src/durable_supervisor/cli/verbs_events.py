@@ -82,7 +82,7 @@ async def _events(
     timeline = Timeline()
     left = limit
     nothing = True
-    async with observing(shared) as observer:
+    async with observing(shared, run) as observer:
         source = (
             observer.follow(run, after=after, kinds=kinds, output=output)
             if follow

@@ -71,7 +71,7 @@ async def _logs(
             await printer.show(event)
 
     after = 0
-    async with observing(shared) as observer:
+    async with observing(shared, run) as observer:
         if tail is not None:
             last = LastLines(tail)
             async for event in recorded(observer, run, kinds=_KINDS):

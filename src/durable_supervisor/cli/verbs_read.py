@@ -104,7 +104,7 @@ def inspect(
 
 
 async def _inspect(shared: Settings, run: str) -> int:
-    async with observing(shared) as observer:
+    async with observing(shared, run) as observer:
         view = await observer.inspect(run)
     show(shared, view)
     return exit_codes.OK
@@ -143,7 +143,7 @@ def wait(
 
 
 async def _wait(shared: Settings, run: str, timeout: float | None) -> int:
-    async with observing(shared) as observer:
+    async with observing(shared, run) as observer:
         try:
             view = await observer.wait(run, timeout=timeout)
         except SupervisorError as error:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from ..journal import feed as journal_feed
-from ..journal import listing, meta, runs
+from ..journal import history, listing, meta, runs
 from ..journal.reader import JournalReader
 from ..journal.rows import RunRow
 from ..model.answers import FeedEntry, ListPage
@@ -119,6 +119,10 @@ class Reading:
         """Changes of state of all runs after a position."""
         after, limit = position("after", after), page_limit(limit)
         return self._read(lambda conn: journal_feed.feed(conn, after, limit, owner))
+
+    def history(self, row: RunRow) -> history.History:
+        """Everything that the journal holds about one run."""
+        return self._read(lambda conn: history.of_run(conn, row))
 
     def paths(self, row: RunRow) -> RunPaths:
         return RunPaths(self._place.runs, row.shard, row.run_id)

@@ -29,6 +29,7 @@ from .base import (
     Side,
     Time,
 )
+from .bundles import BundleDocument, ExportDocument, JournalRowsDocument, ReportDocument
 from .details import Receipt
 from .events import EventDocument
 from .operating import ServeDocument, ServiceDocument
@@ -308,19 +309,23 @@ class ErrorDocument(Document):
 
 
 SCHEMAS: dict[str, type[BaseModel]] = {
+    "bundle": BundleDocument,
     "control": ControlDocument,
     "doctor": DoctorDocument,
     "error": ErrorDocument,
     "event": EventDocument,
+    "export": ExportDocument,
     "feed": FeedDocument,
     "feed-page": FeedPageDocument,
     "info": InfoDocument,
     "inspect": InspectDocument,
+    "journal-rows": JournalRowsDocument,
     "list": ListDocument,
     "page": PageDocument,
     "receipt": ReceiptDocument,
     "reconcile": ReconcileDocument,
     "recover": RecoverDocument,
+    "report": ReportDocument,
     "serve": ServeDocument,
     "service": ServiceDocument,
     "start": StartDocument,

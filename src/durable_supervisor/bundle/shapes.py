@@ -1,0 +1,51 @@
+"""Is a document of unknown origin shaped as readers expect it?  Unknown fields of a newer version pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_TEXT = (str,)
+_TEXT_OR_NONE = (str, type(None))
+_OBJECT = (dict,)
+_OBJECT_OR_NONE = (dict, type(None))
+_NUMBER = (int,)
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "run_id": _TEXT,
+    "state": _TEXT,
+    "request_id": _TEXT,
+    "owner": _TEXT,
+    "attempt": _NUMBER,
+    "argv": (list,),
+    "cwd": _TEXT,
+    "labels": _OBJECT,
+    "limits": _OBJECT,
+    "completion": _TEXT,
+    "outcome": _OBJECT_OR_NONE,
+    "program": _OBJECT_OR_NONE,
+    "worker": _OBJECT_OR_NONE,
+    "receipt": _OBJECT_OR_NONE,
+    "reason": _TEXT_OR_NONE,
+    "evidence": _OBJECT_OR_NONE,
+    "resolution": _OBJECT_OR_NONE,
+    "retryable": (bool,),
+    "log_health": _OBJECT_OR_NONE,
+    "head": _NUMBER,
+    "live": _OBJECT_OR_NONE,
+    "stdin": _TEXT_OR_NONE,
+    "pty": _OBJECT_OR_NONE,
+    "nested_in": _TEXT_OR_NONE,
+    "survives_unit_restart": (bool, type(None)),
+    "serial": _NUMBER,
+}
+
+
+def is_inspect_form(form: Mapping[str, object]) -> bool:
+    """Has an inspect document every field, each of its type?"""
+    argv, labels = form.get("argv"), form.get("labels")
+    return (
+        all(isinstance(form.get(name), types) for name, types in _FIELDS.items())
+        and isinstance(argv, list)
+        and all(isinstance(word, str) for word in argv)
+        and isinstance(labels, dict)
+        and all(isinstance(value, str) for value in labels.values())
+    )

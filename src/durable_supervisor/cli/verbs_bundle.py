@@ -1,0 +1,179 @@
+"""``export`` and ``report``: what a run leaves behind, as one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from durable_supervisor.model.errors import invalid
+
+from . import exit_codes, out
+from .escape import escape_text
+from .new_file import NewFile
+from .options import Json, RunId, Settings, SocketPath, StateDir, settings
+from .session import drive, is_bundle, observing
+from .verbs_events import recorded
+
+if TYPE_CHECKING:
+    from durable_supervisor.bundle.export import Source
+    from durable_supervisor.model.view import RunView
+    from durable_supervisor.supervisor.reading import Reading
+
+_Output = Annotated[
+    str, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; - is stdout.")
+]
+_Force = Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")]
+_NoReport = Annotated[bool, typer.Option("--no-report", help="Leave the HTML report out.")]
+_MOST_LOOKS = 100
+
+
+def export(
+    context: typer.Context,
+    run: RunId,
+    output: _Output,
+    no_report: _NoReport = False,
+    force: _Force = False,
+    json: Json = False,
+    state_dir: StateDir = None,
+    socket: SocketPath = None,
+) -> int:
+    """Write a run into one file: log, receipt, journal rows, report.
+
+    The same finished run gives the same bytes. A run that is not over is exported
+    as far as it has come, and marked so. inspect, events, logs, replay and report
+    take the file in place of a run.
+
+    \b
+    Example:
+      dsup export 4f7k -o nightly.zip
+      dsup events ./nightly.zip
+    """
+    shared = settings(context, json, state_dir, socket)
+    if is_bundle(run):
+        raise invalid("run", "is a bundle already", "copy the file")
+    if shared.socket is not None:
+        raise invalid("socket", "a service does not hand its files out", "use --state-dir, on its machine")
+    _check_output(output, shared)
+    return _export(shared, run, output, report=not no_report, force=force)
+
+
+def _export(shared: Settings, run: str, output: str, *, report: bool, force: bool) -> int:
+    from durable_supervisor.bundle.export import export as write_bundle
+
+    with _source(shared, run) as source, NewFile(output, force=force) as file:
+        manifest = write_bundle(source, file.write, report=report, tell=_progress(source))
+        file.keep()
+    if manifest.open:
+        out.note(f"the run was {manifest.state}: the bundle has what there was up to event {manifest.head}")
+    if output != "-":
+        _tell(shared, "export", source.view, output, file.size)
+    return exit_codes.OK
+
+
+@contextmanager
+def _source(shared: Settings, run: str) -> Iterator[Source]:
+    from durable_supervisor.process.open_files import raise_limit
+    from durable_supervisor.supervisor import state_dir as directory
+    from durable_supervisor.supervisor.reading import Reading
+
+    place = directory.locate(shared.state_dir)
+    directory.check(place)
+    raise_limit()  # a long log has many segments, all held open
+    with closing(Reading(place)) as reading, _held(reading, run) as source:
+        yield source
+
+
+@contextmanager
+def _held(reading: Reading, run: str) -> Iterator[Source]:
+    """The run and its log as of one state: looked at before the log is taken, and after."""
+    from durable_supervisor.bundle.export import Source
+    from durable_supervisor.bundle.snapshot import Snapshot
+
+    for _ in range(_MOST_LOOKS):
+        row = reading.row(run)
+        view = reading.inspect(row.run_id, live=True)
+        with Snapshot(reading.paths(row), view.attempt) as log:
+            after = reading.inspect(row.run_id)
+            if (after.state, after.attempt) == (view.state, view.attempt):
+                yield Source(view, reading.history(row), reading.paths(row), log)
+                return
+    raise invalid("run", "changes its state faster than it can be copied", "try again")
+
+
+def report(
+    context: typer.Context,
+    run: RunId,
+    output: _Output,
+    force: _Force = False,
+    json: Json = False,
+    state_dir: StateDir = None,
+    socket: SocketPath = None,
+) -> int:
+    """Write a run's report: one HTML page that needs nothing else.
+
+    How it ended and how that is known, a picture of its time, its output to search
+    in. RUN may be a bundle.
+
+    \b
+    Example:
+      dsup report 4f7k -o report.html
+    """
+    shared = settings(context, json, state_dir, socket)
+    _check_output(output, shared)
+    return drive(_report(shared, run, output, force=force))
+
+
+async def _report(shared: Settings, run: str, output: str, *, force: bool) -> int:
+    from durable_supervisor.bundle.report.collect import Collector
+    from durable_supervisor.bundle.report.page import render
+
+    collector = Collector()
+    with NewFile(output, force=force) as file:
+        async with observing(shared, run) as observer:
+            view = await observer.inspect(run)
+            async for event in recorded(observer, run):
+                collector.add(event)
+        for piece in render(view, collector):
+            file.write(piece)
+        file.keep()
+    if output != "-":
+        _tell(shared, "report", view, output, file.size)
+    return exit_codes.OK
+
+
+def _check_output(output: str, shared: Settings) -> None:
+    if output != "-":
+        return
+    if out.is_terminal(out.STDOUT):
+        raise invalid("output", "stdout is a terminal", "give a file, or redirect stdout")
+    if shared.json:
+        raise invalid("json", "stdout has the file, and no room for a document", "give -o a file")
+
+
+def _progress(source: Source) -> Callable[[str], None]:
+    """A line for each part of a large log, to a person at a terminal."""
+    large = source.log.size > 64 << 20
+    if not (large and out.is_terminal(out.STDERR)):
+        return lambda member: None
+    return lambda member: out.note(escape_text(f"writing {member}..."))
+
+
+def _tell(shared: Settings, document: str, view: RunView, output: str, size: int) -> None:
+    from durable_supervisor.model.schema import schema_name
+
+    form: dict[str, object] = {
+        "schema": schema_name(document),
+        "run_id": view.id,
+        "state": view.state.value,
+        "output": output,
+        "bytes": size,
+    }
+    if shared.json:
+        out.document(form)
+        return
+    from . import describe
+
+    out.line(f"{view.id}  {describe.size(size)}  {escape_text(output)}")
