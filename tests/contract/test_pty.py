@@ -357,3 +357,17 @@ async def test_a_killed_worker_takes_the_terminal_away(runs: Runs, tmp_path: Pat
     await eventually_async(judged, timeout=20)
     assert await runs.output(run) == b"ready\r\n"
     gone(marker)
+
+
+async def test_what_ignores_that_is_quarantined_while_it_lives(runs: Runs, marker: Marker) -> None:
+    run = await runs.sh(f"trap '' HUP; echo ready; sleep {marker}; echo late; :", pty=PTY)
+    await runs.printed(run, b"ready")
+    appear(marker, 2)
+    os.kill((await runs.worker(run.id)).pid, signal.SIGKILL)
+
+    async def quarantined() -> bool:
+        return (await runs.sup.inspect(run.id)).state is RunState.QUARANTINED
+
+    await eventually_async(quarantined)
+    assert (await runs.sup.resolve(run.id, "kill")).state is RunState.UNKNOWN
+    eventually(lambda: marker.alive() == [])
