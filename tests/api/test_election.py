@@ -127,3 +127,14 @@ async def test_a_closed_session_says_so(state_dir: Path) -> None:
         with pytest.raises(SupervisorError) as caught:
             await call
         check_error(caught.value, ErrorCode.SUPERVISOR_CLOSED)
+
+
+async def test_whoever_waits_for_an_owner_learns_that_the_session_is_closed(state_dir: Path) -> None:
+    """As an error, not as a cancellation that nobody has asked for."""
+    async with Supervisor.open(state_dir):
+        owner = Owner(Terms(str(state_dir), serve=False))
+        asking = asyncio.create_task(owner.ask(lambda verbs: verbs.reconcile()))
+        await asyncio.sleep(0.05)
+        await owner.close()
+        async with refused(ErrorCode.SUPERVISOR_CLOSED):
+            await asking

@@ -105,7 +105,7 @@ def test_every_refusal_says_the_same_over_the_socket(cli: Cli, wired: Wired) -> 
         one, other = wired("--json", *words), cli("--json", *words)
         assert one.code == other.code != 0, (words, one, other)
         assert shown(one.error) == shown(other.error), words
-    assert wired.ok("signal", live, "KILL", "--json").document["result"] == "sent"
+    assert wired.ok("signal", live, "KILL", "--json").document["result"] == "delivered"
     assert wired("wait", live).code == 137
 
 

@@ -151,9 +151,10 @@ async def _serve(supervisor: Supervisor, *, required: bool | None) -> Server | N
     except SupervisorError as error:
         if required:
             raise
-        from ..supervisor.logs import report
+        from ..supervisor.logs import logger
 
-        report(error)  # others will wait for the directory; this application works all the same
+        # Others will wait for the directory; this application works all the same.
+        logger().warning("not_serving", error=error.code.value, message=error.message)
         return None
     return server
 

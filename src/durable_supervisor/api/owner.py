@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from ..model.errors import SupervisorError
-from .election import Terms, is_loss, take_seat
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from .election import Terms, is_loss, pause, take_seat
 
 if TYPE_CHECKING:
     from .seat import Seat
@@ -23,6 +24,7 @@ class Owner:
         self._terms = terms
         self._seat: Seat | None = None
         self._election: asyncio.Task[None] | None = None
+        self._closed = False
 
     @property
     def current(self) -> Seat | None:
@@ -33,13 +35,18 @@ class Owner:
         """Who answers; elected first where nobody has been yet, or the one that was ``lost`` is still it.
 
         However many ask at once, there is one election, and none of them can cancel it for the others.
-        Raises what `take_seat` does.
+        Raises what `take_seat` does, and ``SUPERVISOR_CLOSED``.
         """
         while self._seat is None or self._seat is lost:
+            if self._closed:
+                raise _closed()
             if self._election is None:
                 self._election = asyncio.create_task(self._elect(), name="durable-supervisor-election")
                 self._election.add_done_callback(self._elected)
-            await asyncio.shield(self._election)
+            election = self._election
+            await asyncio.wait([election])
+            if not election.cancelled():
+                election.result()
         return self._seat
 
     async def ask(self, call: Callable[[Verbs], Awaitable[T]]) -> T:
@@ -49,7 +56,7 @@ class Owner:
         """
         loop = asyncio.get_running_loop()
         seat, deadline = await self.seat(), None
-        while True:
+        for attempt in itertools.count():
             try:
                 async with seat.asked() as answering:
                     return await call(answering)
@@ -57,10 +64,13 @@ class Owner:
                 deadline = loop.time() + self._terms.wait if deadline is None else deadline
                 if not is_loss(error) or loop.time() >= deadline:
                     raise
+            await asyncio.sleep(pause(attempt, self._terms.chance()))
             seat = await self.seat(lost=seat)
+        raise AssertionError("count() has no end")
 
     async def close(self) -> None:
         """Let go of whatever it is.  Idempotent."""
+        self._closed = True
         if self._election is not None:
             self._election.cancel()
             await asyncio.wait([self._election])
@@ -76,3 +86,9 @@ class Owner:
         self._election = None
         if not election.cancelled():
             election.exception()  # whoever waited for it may be gone, and then nobody else looks
+
+
+def _closed() -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.SUPERVISOR_CLOSED, "it is closed", phase=Phase.OPEN, hint="open it again"
+    )

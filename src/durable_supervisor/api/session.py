@@ -14,7 +14,7 @@ from ..model.platform import check_platform
 from ..model.request import DEFAULT_OWNER
 from ..model.view import RunView
 from ..supervisor import state_dir as directory
-from ..supervisor.logs import report
+from ..supervisor.logs import logger
 from ..supervisor.observer import Observer
 from ..supervisor.state_dir import StateDir
 from .election import Terms
@@ -139,7 +139,7 @@ class Session(Observer):
             try:
                 seat = await self._owner.seat(lost=seat)
             except SupervisorError as error:  # whoever has it serves nobody, and may not stay for long
-                report(error)
+                logger().warning("no_owner_answers", error=error.code.value, message=error.message)
                 await asyncio.sleep(_LOOK_AGAIN)
 
     def _own(self) -> Observer | None:
