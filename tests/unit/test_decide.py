@@ -253,11 +253,26 @@ def test_reattach_says_the_furthest_state_of_journal_and_log() -> None:
     fresh = replace(LOST, lock=LockState.HELD, worker=None)
     assert decide(replace(fresh, state=RunState.QUEUED)).state is RunState.QUEUED
     assert decide(replace(fresh, state=RunState.QUEUED, worker=ALIVE)).state is RunState.STARTING
+    waiting = replace(fresh, worker=ALIVE, waiting=True)
+    assert decide(replace(waiting, state=RunState.QUEUED)).state is RunState.QUEUED
+    assert decide(waiting).state is RunState.STARTING  # it was let go, and has not heard of it
     assert decide(fresh).state is RunState.STARTING
     assert decide(HELD).state is RunState.RUNNING
     assert decide(replace(HELD, stopping={"reason": "stop"})).state is RunState.STOPPING
     assert decide(replace(HELD, state=RunState.STOPPING)).state is RunState.STOPPING
     assert decide(replace(HELD, state=RunState.QUARANTINED)).state is RunState.QUARANTINED
+
+
+@pytest.mark.parametrize("same_boot", [True, False])
+def test_of_a_queued_run_the_journal_alone_proves_that_it_never_ran(same_boot: bool) -> None:
+    """It says so until the worker may be told; from then on only this boot's log can prove it."""
+    waited = replace(LOST, waiting=True, same_boot=same_boot)
+    queued = decide(replace(waited, state=RunState.QUEUED))
+    assert (queued.row, queued.kind, queued.retryable) == (6, K.NOT_STARTED, True)
+    told = decide(waited)
+    assert (told.row, told.kind) == ((9, K.NOT_STARTED) if same_boot else (10, K.UNKNOWN))
+    taken_over = decide(replace(waited, state=RunState.QUEUED, waiting=False))
+    assert (taken_over.row, taken_over.kind) == ((9, K.NOT_STARTED) if same_boot else (10, K.UNKNOWN))
 
 
 def test_what_its_owner_stopped_is_not_retryable() -> None:

@@ -43,6 +43,7 @@ observations = st.builds(
     intact=st.booleans(),
     corrupt=st.booleans(),
     worker=_sightings,
+    waiting=st.booleans(),
     program=_sightings,
     released=st.booleans(),
     stop_requested=st.booleans(),
@@ -87,7 +88,8 @@ def test_not_started_only_with_proof(seen: Observation) -> None:
         return
     logged = seen.last_word is not None and seen.last_word[0] == Kind.RUN_NOT_STARTED
     refused = seen.exec_failed is not None
-    undispatched = seen.state is RunState.QUEUED and not seen.released and seen.worker is None
+    untold = seen.worker is None or seen.waiting
+    undispatched = seen.state is RunState.QUEUED and not seen.released and untold
     unreleased = not seen.released and seen.intact and not seen.corrupt and seen.same_boot
     lock_free = seen.lock is LockState.FREE
     assert logged or (lock_free and seen.exited is None and (refused or undispatched or unreleased))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 _RETRY_SECONDS = 1.0
+_CLOSE_SECONDS = 0.5
 FOLD_DELAY = 0.05  # a run that is over by then needs no separate "running" in the journal
 
 # ``tell(run_id, op, control_id)``: the worker has answered this control, or there is none any more.
@@ -96,8 +97,14 @@ class Queue:
         await asyncio.shield(self._counting)
 
     async def close(self) -> None:
-        """Let nobody go any more; those that wait go on waiting."""
+        """Let nobody go any more; those that wait go on waiting.
+
+        Who has just been let go is told, so that a short-lived owner leaves nothing half done; a
+        worker that does not answer is left to the next one.
+        """
         self._closed = True
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_CLOSE_SECONDS)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
