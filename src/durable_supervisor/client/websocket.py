@@ -67,6 +67,8 @@ class Framing:
             elif isinstance(event, events.Ping):
                 self.outgoing += self._protocol.send(event.response())
             elif isinstance(event, events.CloseConnection):
+                if self._protocol.state is ConnectionState.OPEN:  # wsproto's own verdict
+                    raise LostError(f"it does not keep to the protocol ({event.reason})", sent=True)
                 self.close_code = int(event.code)
                 if self._protocol.state is ConnectionState.REMOTE_CLOSING:
                     self.outgoing += self._protocol.send(event.response())
