@@ -23,6 +23,7 @@ from .service import Service
 
 _SHORT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _SHORTAGE_PAUSE = 0.1
+_GRACE_SECONDS = 0.1  # a connection this young is not idle: its request may be on the way
 _AT_ONCE = 1024  # no more than a backlog holds; then it is others' turn in the loop
 
 
@@ -88,8 +89,10 @@ class Acceptor:
             return denied(uid)
         most = self._service.max_connections
         share = most if len(self._callers) <= 2 else most - most // 4
+        settled = self._loop.time() - _GRACE_SECONDS
         held = {
-            Held(one_uid, None if one.busy else one.idle_since): one for one, one_uid in self._open.items()
+            Held(one_uid, None if one.busy or one.idle_since > settled else one.idle_since): one
+            for one, one_uid in self._open.items()
         }
         verdict = decide(held, uid, most, share)
         if verdict == "refuse":

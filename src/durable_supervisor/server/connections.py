@@ -96,7 +96,7 @@ class Connection(web.RequestHandler):
 
 @dataclass(frozen=True, slots=True, eq=False)  # each one is itself, also beside others just like it
 class Held:
-    """What `decide` knows of an open connection; ``idle_since`` is None while a request is in flight."""
+    """An open connection to `decide` about; ``idle_since`` is None while a request may be in flight."""
 
     uid: int
     idle_since: float | None
