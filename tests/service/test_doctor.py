@@ -36,23 +36,19 @@ def test_a_machine_that_is_well(cli: Cli) -> None:
     assert all(check["hint"] for check in found.values() if check["status"] != "ok")
 
 
-def test_a_living_service_and_a_dead_one(serve: Serve, cli: Cli) -> None:
+def test_a_service_that_lives_hangs_and_dies(serve: Serve, cli: Cli) -> None:
     service = serve()
     found = checks(cli)
     assert found["socket"]["status"] == "ok"
     assert f"process {service.process.pid}" in found["socket"]["detail"]
     assert "mode 0600" in found["socket"]["detail"]
     assert found["unit"]["status"] == "ok"
+    service.process.send_signal(signal.SIGSTOP)
+    hangs = checks(cli, code=1)["socket"]
+    assert (hangs["status"], "no answer" in hangs["detail"]) == ("bad", True)
     service.end(signal.SIGKILL)
     dead = checks(cli)["socket"]
     assert (dead["status"], "dead" in dead["detail"]) == ("ok", True)
-
-
-def test_a_service_that_is_stopped(serve: Serve, cli: Cli) -> None:
-    service = serve()
-    service.process.send_signal(signal.SIGSTOP)
-    found = checks(cli, code=1)["socket"]
-    assert (found["status"], "no answer" in found["detail"]) == ("bad", True)
 
 
 @pytest.mark.parametrize("what", ["a file", "another server"])
@@ -99,14 +95,12 @@ def test_the_unit_of_the_owner(cli: Cli, serve: Serve, tmp_path: Path, spared: b
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to show the service another /proc/self/cgroup")
-@pytest.mark.parametrize("spared", [True, False])
-def test_a_start_in_the_services_own_unit_survives_its_restart(
-    serve: Serve, tmp_path: Path, spared: bool
-) -> None:
+def test_a_start_in_the_services_own_unit_survives_its_restart(serve: Serve, tmp_path: Path) -> None:
+    """In any other it does not: `tests.cli.test_units`."""
     cgroup = tmp_path / "cgroup"
     cgroup.write_text("0::/system.slice/own.service\n")
     script = f"mount --bind '{cgroup}' /proc/$$/cgroup && exec \"$@\""
-    env = {"DURABLE_SUPERVISOR_UNIT": "own.service"} if spared else {}
-    service = serve(prefix=("unshare", "--mount", "sh", "-c", script, "sh"), **env)
+    prefix = ("unshare", "--mount", "sh", "-c", script, "sh")
+    service = serve(prefix=prefix, DURABLE_SUPERVISOR_UNIT="own.service")
     _, form = service.ask("POST", "/v1/start", {"command": {"argv": ["true"]}})
-    assert form["survives_unit_restart"] is spared
+    assert form["survives_unit_restart"] is True

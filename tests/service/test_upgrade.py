@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import __version__
-from tests.cli.helpers import SOURCE
+from tests.cli.helpers import SOURCE, Cli
 from tests.service.conftest import Serve
 from tests.service.daemons import Service, until
 from tests.support import running
@@ -43,6 +43,7 @@ def test_the_newer_service_has_the_older_ones_runs(
     stopped = old.start("sh", "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done")
     hears = old.ask("POST", "/v1/start", {"command": {"argv": ["cat"], "stdin": "open"}})[1]["run_id"]
     programs = {run: old.inspect(run)["program"]["pid"] for run in (ends_alone, stopped, hears)}
+    doctor_says_so(old)
     old.end(signo)
     shutil.rmtree(older)
     go.touch()
@@ -60,18 +61,15 @@ def test_the_newer_service_has_the_older_ones_runs(
     assert "over the years" in str(new.ask("GET", f"/v1/runs/{hears}/events?limit=1000")[1])
 
 
+def doctor_says_so(old: Service) -> None:
+    checks = Cli(old.state_dir).ok("doctor", "--json").document["checks"]
+    [check] = [one for one in checks if one["name"] == "socket"]
+    assert (check["status"], OLDER in check["detail"], __version__ in check["detail"]) == ("note", True, True)
+    assert "restart" in check["hint"]
+
+
 def check_end(service: Service, run: str, outcome: dict[str, object]) -> None:
     status, form = service.ask("GET", f"/v1/runs/{run}/wait?timeout=20")
     assert (status, form["state"]) == (200, "finished"), form
     assert {name: form["outcome"][name] for name in outcome} == outcome
     assert form["receipt"]["survivors"] == []
-
-
-def test_the_doctor_tells_of_a_service_that_is_older(serve: Serve, older: Path) -> None:
-    from tests.cli.helpers import Cli
-
-    service = serve(source=older / "src")
-    checks = Cli(service.state_dir).ok("doctor", "--json").document["checks"]
-    [check] = [one for one in checks if one["name"] == "socket"]
-    assert (check["status"], OLDER in check["detail"], __version__ in check["detail"]) == ("note", True, True)
-    assert "restart" in check["hint"]
