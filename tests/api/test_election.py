@@ -60,7 +60,7 @@ async def test_an_owner_that_serves_nobody_is_waited_for_then_named(state_dir: P
         async with refused(ErrorCode.STATE_DIR_IN_USE) as caught:
             await durable_supervisor.open(state_dir, wait=0.3)
         assert 0.3 <= loop.time() - began < 5
-        assert "serves no socket" in caught().hint
+        assert "does not answer" in caught().hint
         waiting = asyncio.create_task(take_seat(Terms(str(state_dir), serve=False)))
         await asyncio.sleep(0)
         await sup.close()

@@ -69,8 +69,8 @@ async def take_seat(terms: Terms) -> Seat:
                 raise
             if loop.time() >= deadline:
                 error.hint = (
-                    "its owner serves no socket: it may embed without the extra `daemon`; end it, or "
-                    "choose another --state-dir"
+                    "its owner does not answer: it is stopped, or serves no socket (that takes the extra "
+                    "`daemon`); end it, or choose another --state-dir"
                 )
                 raise
         await asyncio.sleep(pause(attempt, terms.chance()))
