@@ -69,7 +69,7 @@ async def test_the_pulse_is_told_while_the_journal_answers(manager: tuple[socket
         nonlocal asked
         asked += 1
         if asked == 2:
-            raise SupervisorError(ErrorCode.BUSY, "somebody else's lock", retryable=True)
+            raise SupervisorError(ErrorCode.BUSY, "somebody else's lock, or a full disk", retryable=True)
         if asked > 3:
             await silent.wait()
 
@@ -86,7 +86,7 @@ async def test_the_pulse_is_told_while_the_journal_answers(manager: tuple[socket
 
 async def test_the_pulse_ends_with_a_journal_that_does_not_work() -> None:
     async def answers() -> None:
-        raise SupervisorError(ErrorCode.JOURNAL_CORRUPT, "no")
+        raise SupervisorError(ErrorCode.SUPERVISOR_CLOSED, "no")
 
-    with pytest.raises(SupervisorError, match="JOURNAL_CORRUPT"):
+    with pytest.raises(SupervisorError, match="SUPERVISOR_CLOSED"):
         await keep_pulse(Notifier({}, pid=1), answers)

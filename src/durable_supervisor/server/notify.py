@@ -7,6 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 
 from ..model.errors import ErrorCode, SupervisorError
+from ..supervisor.logs import logger
 
 SOCKET = "NOTIFY_SOCKET"
 WATCHDOG_USEC = "WATCHDOG_USEC"
@@ -51,8 +52,8 @@ async def keep_pulse(notifier: Notifier, answers: Callable[[], Awaitable[object]
     """Ask ``answers``, again and again, and tell the manager each time that it has answered.
 
     While it is silent nothing is said, and after a whole watchdog interval the manager
-    restarts us; runs do not notice.  ``BUSY`` is an answer: a restart frees no lock of
-    somebody else's.  Any other error of it is raised, and ends this.
+    restarts us; runs do not notice.  An error is an answer, too: a restart frees no lock of
+    somebody else's, and no disk.  Only ``SUPERVISOR_CLOSED`` is raised: nothing works any more.
     """
     loop, pause = asyncio.get_running_loop(), (notifier.watchdog_seconds or _UNWATCHED_SECONDS) / 2
     while True:
@@ -60,8 +61,9 @@ async def keep_pulse(notifier: Notifier, answers: Callable[[], Awaitable[object]
         try:
             await answers()
         except SupervisorError as error:
-            if error.code is not ErrorCode.BUSY:
+            if error.code is ErrorCode.SUPERVISOR_CLOSED:
                 raise
+            logger().warning("journal_unwell", code=error.code.value)
         notifier.alive()
         await asyncio.sleep(max(0.0, pause - (loop.time() - asked)))
 
