@@ -53,12 +53,10 @@ class Viewer:
 
     async def serve(self, *, writer: str, size: tuple[int, int] | None, events: bool) -> None:
         """Until one side ends it."""
-        work = [self._read(), self._write_input(), self._tell_losses(), self._heartbeat(), self._drain()]
-        if events:
-            work.append(self._show())
         try:
-            await self._first_lease(writer, size)
-            await _first_of(work)
+            await self._first_lease(writer, size)  # it may be gone already: before there is any work
+            work = [self._read(), self._write_input(), self._tell_losses(), self._heartbeat(), self._drain()]
+            await _first_of([*work, self._show()] if events else work)
         except StalledError:
             cursor = self._attached.cursor
             logger().info("viewer_dropped", cursor=cursor)
