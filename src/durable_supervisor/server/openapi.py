@@ -123,7 +123,8 @@ def _answers(route: Route) -> Schema:
         elif status < 200:
             described["description"] = "The WebSocket is open."
         else:
-            described["content"] = {route.media_type: {"schema": {"type": "string"}}}
+            kind = "object" if route.media_type == JSON else "string"
+            described["content"] = {route.media_type: {"schema": {"type": kind}}}
         found[str(status)] = described
     return found
 
