@@ -42,10 +42,27 @@ STEPS = 9
 REQUESTS = st.sampled_from(["r-1", "r-2", "r-3"])
 # Where the next worker or host stands still until somebody kills it, or dies at once.
 STEPS_OF_WORKERS = st.sampled_from(
-    ["", "worker.spawned=kill", "worker.released=kill", "worker.running=kill@2", "worker.before_exited=kill"]
+    [
+        "",
+        "worker.spawned=kill",
+        "worker.released=kill",
+        "worker.running=kill@2",
+        "worker.before_exited=kill",
+        "waiting.queued=kill",
+        "waiting.dispatched=kill",
+    ]
 )
 STEPS_OF_HOSTS = st.sampled_from(
-    ["", "start.admitting=kill@2", "start.committed=kill", "start.spawned=kill@2", "reconcile.folding=kill@3"]
+    [
+        "",
+        "start.admitting=kill@2",
+        "start.committed=kill",
+        "start.spawned=kill@2",
+        "reconcile.folding=kill@3",
+        "queue.picked=kill",
+        "queue.marked=kill",
+        "queue.sent=kill",
+    ]
 )
 SETTLED = ("finished", "not_started", "unknown")
 
@@ -68,7 +85,7 @@ class RandomKills(RuleBasedStateMachine):
         self.ids: dict[str, str] = {}
         self.settled: dict[str, tuple[Any, ...]] = {}
 
-    @rule(worker=STEPS_OF_WORKERS, host=STEPS_OF_HOSTS, mode=st.sampled_from(["exec", "zygote"]))
+    @rule(worker=STEPS_OF_WORKERS, host=STEPS_OF_HOSTS, mode=st.sampled_from(["exec", "zygote", "one"]))
     def new_host(self, worker: str, host: str, mode: str) -> None:
         """Another host takes over; the one before it is killed."""
         self.kill_host()
@@ -81,7 +98,8 @@ class RandomKills(RuleBasedStateMachine):
         """For the first time, or again."""
         host = self.host
         assert host is not None
-        answer = self._ask(lambda: host.ask("start", argv=self.worlds[name].argv, request_id=name))
+        argv = self.worlds[name].argv
+        answer = self._ask(lambda: host.ask("start", argv=argv, request_id=name, queue=True))
         if answer is not None:
             assert self.ids.setdefault(name, answer["run_id"]) == answer["run_id"]
 
@@ -90,7 +108,7 @@ class RandomKills(RuleBasedStateMachine):
     def send_and_kill(self, name: str) -> None:
         """The host dies somewhere in the middle of it."""
         assert self.host is not None
-        self.host.tell("start", argv=self.worlds[name].argv, request_id=name)
+        self.host.tell("start", argv=self.worlds[name].argv, request_id=name, queue=True)
         self.kill_host()
 
     @precondition(lambda self: self.ids)

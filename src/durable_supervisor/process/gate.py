@@ -20,7 +20,8 @@ from .program import StartFailure
 _FAILURE = struct.Struct("<iB")
 _STEPS = ("cwd", "exec", "prepare")
 _NEVER_RELEASED = 127
-# A worker has no descriptor as high as this when it forks: it has just begun.
+# A worker has no descriptor as high as this when it forks: it has just begun.  (One that waited in the
+# queue may have, of whoever is connected to it: they close at exec, and none of them is a lock.)
 _ABOVE = 128
 # What workers ignore: whatever a program may send its parent by mistake and would end it.  (Real-time
 # signals would too, but nobody sends those by mistake, and each costs every start a microsecond or two.)

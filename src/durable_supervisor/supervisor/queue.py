@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 from ..journal import runs
 from ..journal.advance import advance
 from ..journal.connection import Journal
-from ..journal.errors import StaleState
 from ..journal.listing import SlotRow, slot_rows
 from ..journal.rows import RunRow
-from ..model.errors import SupervisorError
+from ..model.errors import SupervisorError, unknown_run
 from ..model.states import OPEN_STATES, RunState, Trigger
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
@@ -114,17 +113,16 @@ class Queue:
         failpoint("queue.picked")
         try:
             row = await self._journal.write(partial(_mark, waiter=waiter, now_ns=self._clock.wall_ns()))
-        except StaleState:  # it has left the queue by itself
-            self._slots.give_back(waiter.key, waiter.attempt)
-            self._reconciler.mark(waiter.run_id)
-            self.serve()
-            return
         except SupervisorError as error:  # a busy journal, a full disk
             report(error)
             self._slots.put_back(waiter)
             self._loop.call_later(_RETRY_SECONDS, self.serve)
             return
         failpoint("queue.marked")
+        if not _in_line(row, waiter):  # it has ended in the queue, or goes on already
+            self._slots.note(row)
+            self.serve()
+            return
         if row.stop_requested:  # whoever asked for it tells the worker
             self._slots.put_back(waiter, ready=False)
             self.serve()
@@ -156,13 +154,18 @@ class Queue:
 def _mark(conn: sqlite3.Connection, waiter: Waiter, now_ns: int) -> RunRow:
     """Out of the queue, unless it has left it already, or its owner wants it stopped."""
     row = runs.get(conn, waiter.run_id)
-    if row is None or row.attempt != waiter.attempt or row.state not in (RunState.QUEUED, RunState.STARTING):
-        raise StaleState(waiter.run_id, RunState.QUEUED, RunState.NOT_STARTED if row is None else row.state)
-    if row.stop_requested or row.state is RunState.STARTING:
+    if row is None:
+        raise unknown_run(waiter.run_id)
+    if row.attempt != waiter.attempt or row.state is not RunState.QUEUED or row.stop_requested:
         return row
     moved = advance(conn, row, Trigger.DISPATCH, now_ns)
     failpoint("queue.marking")
     return moved
+
+
+def _in_line(row: RunRow, waiter: Waiter) -> bool:
+    """Is there still a worker of this attempt to be told?  As far as the journal knows."""
+    return row.attempt == waiter.attempt and row.state in (RunState.QUEUED, RunState.STARTING)
 
 
 def _still_waits(row: SlotRow, runs_dir: str) -> bool:
