@@ -105,7 +105,7 @@ def test_a_service_waits_for_one_that_is_about_to_leave(serve: Serve, state_dir:
         third.kill()
 
 
-@pytest.mark.parametrize("what", ["has a full backlog", "file"])
+@pytest.mark.parametrize("what", ["has a full backlog", "is closed to us", "file"])
 def test_what_is_not_a_stale_socket_is_never_removed(state_dir: Path, what: str) -> None:
     path = state_dir / "supervisor.sock"
     ends = [socket.socket(socket.AF_UNIX) for _ in range(5)]
@@ -114,6 +114,8 @@ def test_what_is_not_a_stale_socket_is_never_removed(state_dir: Path, what: str)
     else:
         ends[0].bind(str(path))
         ends[0].listen(0)
+    if what == "is closed to us":  # EACCES, but for root
+        path.chmod(0)
     if what == "has a full backlog":  # connect(2) says EAGAIN
         for one in ends[1:]:
             one.setblocking(False)

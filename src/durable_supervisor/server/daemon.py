@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -163,7 +163,7 @@ class Daemon:
         logger().info("stopped", stopped_runs=len(report.stopped), unconfirmed_runs=report.unconfirmed)
         return report
 
-    async def _unless_stopped(self, work: Any) -> Any:
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
         """What ``work`` comes to; None when a signal came first, and it has been given up."""
         task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stop.wait())
         try:

@@ -30,7 +30,7 @@ class ServiceLog:
     def __init__(self, level: str, form: str, descriptor: int = STDERR) -> None:
         self._level = getattr(logging, level.upper())
         self._handler = _ThreadHandler(descriptor)
-        self._handler.setFormatter(_formatter(form, colours=os.isatty(descriptor)))
+        self._handler.setFormatter(_formatter(form, colours=_wants_colours(descriptor)))
 
     def start(self) -> None:
         """Only for a process of our own: it sets up the root logger."""
@@ -84,6 +84,11 @@ class _ThreadHandler(logging.Handler):
                 rest = rest[os.write(self._descriptor, rest) :]
         except OSError:
             return  # the terminal or the pipe is gone; the service goes on
+
+
+def _wants_colours(descriptor: int) -> bool:
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"  # https://no-color.org
+    return os.isatty(descriptor) and not plain
 
 
 def _dropped(count: int) -> logging.LogRecord:
