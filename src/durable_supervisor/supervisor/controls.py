@@ -204,7 +204,8 @@ def _not_running(seen: RunView) -> SupervisorError:
     }
     return SupervisorError(
         ErrorCode.NOT_RUNNING,
-        f"run {seen.id} is {seen.state.value}" + (f" ({seen.reason})" if seen.reason else ""),
+        f"run {seen.id} is {seen.state.value}"
+        + (f" ({seen.reason})" if seen.reason and seen.outcome is None else ""),
         phase=Phase.CONTROL,
         hint=hints.get(seen.state, "it is over; `inspect` shows how it ended"),
         details={"run_id": seen.id, "state": seen.state.value},

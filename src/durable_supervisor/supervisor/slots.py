@@ -249,13 +249,13 @@ class Slots:
 def exhausted(refusal: Refusal) -> SupervisorError:
     """``CAPACITY_EXHAUSTED``: nothing was written, and the request id is not spent."""
     what = {
-        "host": "runs hold a slot",
-        "owner": "runs of this owner hold a slot",
-        "queue": "runs wait in the queue",
+        "host": "no slot is free",
+        "owner": "this owner has no slot free",
+        "queue": "the queue is full",
     }[refusal.scope]
     return SupervisorError(
         ErrorCode.CAPACITY_EXHAUSTED,
-        f"{refusal.held} {what}, and {refusal.limit} are allowed",
+        f"{what}: {refusal.held} taken, {refusal.limit} allowed",
         phase=Phase.ADMIT,
         retryable=True,
         hint="send it again later" if refusal.scope == "queue" else "send it again later, or with `queue`",
