@@ -58,7 +58,8 @@ async def _stop(shared: Settings, run: str, grace: float | None, timeout: float 
     async with observing(shared) as observer:
         receipt = await observer.stop(run, grace=grace, timeout=timeout)
     form = receipt.to_dict()
-    ours = receipt.result == "stopping"  # it began the ladder, which is over by now: the state says how
+    # It began the ladder, which is over by now, or was there before the program: the state says how.
+    ours = receipt.result in ("stopping", "not_started")
     how = "" if ours else f", {receipt.result.replace('_', ' ')}"
     if not receipt.confirmed:
         how += "; something of it may still be alive"
