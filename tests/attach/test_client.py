@@ -141,6 +141,21 @@ async def test_a_restart_of_the_service_costs_nothing(runs: Runs, state_dir: Pat
         await client.close()
 
 
+async def test_a_service_that_is_away_is_told_as_that(runs: Runs, state_dir: Path) -> None:
+    run = await runs.sh("cat", pty=PTY)
+    async with serving(runs.sup):
+        client = await AsyncClient.connect(state_dir, reconnect=0)
+        attached = client.attach(run.id)
+    for ask in (attached.lease, lambda: attached.write_stdin(b"x"), lambda: attached.resize(80, 24)):
+        with pytest.raises(SupervisorError) as caught:
+            await ask()
+        assert caught.value.code is ErrorCode.SERVICE_UNAVAILABLE
+    async with serving(runs.sup):
+        assert await attached.lease() is True
+        await attached.close()
+        await client.close()
+
+
 async def test_a_lease_that_another_took_meanwhile_is_not_stolen_back(runs: Runs, state_dir: Path) -> None:
     run = await runs.sh("cat", pty=PTY)
     async with serving(runs.sup):

@@ -27,6 +27,8 @@ _REFUSALS = {
     ErrorCode.STDIN_CLOSED: "the program takes no more input",
 }
 _PASSING = frozenset({ErrorCode.NOT_CONFIRMED, ErrorCode.BUSY, ErrorCode.SERVICE_UNAVAILABLE})
+# A size that could not be told is told again with the next one.
+_HARMLESS = _PASSING | {*_REFUSALS, ErrorCode.NOT_RUNNING, ErrorCode.SUBMISSION_INDETERMINATE}
 
 
 class Left(Enum):
@@ -145,6 +147,8 @@ class Conversation:
     def _refused(self, error: SupervisorError) -> None:
         if error.code in _REFUSALS:
             self._watch(_REFUSALS[error.code])
+        elif error.code is ErrorCode.SUBMISSION_INDETERMINATE:
+            self._say("the service went away; what you typed last may not have arrived")
         elif error.code in _PASSING:
             ring()
         elif error.code is not ErrorCode.NOT_RUNNING:  # its end is going to be shown
@@ -172,7 +176,7 @@ class Conversation:
             try:
                 await self._attached.resize(*size)
             except SupervisorError as error:
-                if error.code not in (*_REFUSALS, *_PASSING, ErrorCode.NOT_RUNNING):
+                if error.code not in _HARMLESS:
                     raise
 
 

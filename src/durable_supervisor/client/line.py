@@ -99,6 +99,8 @@ class Line:
                     patience.reset()
                     async for form in self._socket:
                         self._heard(form)
+            except LostError as lost:
+                failure = unavailable(lost)
             except SupervisorError as error:
                 failure = error
             self._regaining |= self.holds_lease
