@@ -14,6 +14,7 @@ from durable_supervisor import Command, ErrorCode, Limits, Observer, RunState, S
 from durable_supervisor.model.identity import ProcessIdentity
 from durable_supervisor.model.outcome import OutcomeKind
 from durable_supervisor.process.signals import signal_process
+from durable_supervisor.wire.documents import validate
 from tests.contract.hosts import HostScript, refused
 from tests.contract.lines import Yard, counts, finished, hold, in_state, queue
 from tests.support import eventually
@@ -77,6 +78,8 @@ async def test_everybody_is_told_of_it(state_dir: Path, yard: Yard) -> None:
         seen = await observer.inspect(run.id)
         assert (seen.state, seen.program) == (RunState.QUEUED, None)
         events = (await observer.events(run.id)).events
+        validate("event", events[0].to_dict())
+        validate("inspect", seen.to_dict())
         assert events[0].kind == "run.queued"
         assert (events[0].detail["priority"], events[0].detail["identity"]) == (3, seen.worker)
         followed = asyncio.create_task(_follow(observer, run.id))  # from the queue to the end
@@ -104,6 +107,7 @@ async def test_a_stop_takes_it_out_of_the_queue_for_good(state_dir: Path, yard: 
             signal_process(await worker_of(sup, run.id), signal.SIGKILL)
         stopper = observer if who == "observer" else sup
         receipt = await stopper.stop(run.id)
+        validate("stop", receipt.to_dict())
         assert (receipt.state, receipt.confirmed) == (RunState.NOT_STARTED, True)
         if "dead" not in who:
             assert receipt.result == "not_started"
