@@ -36,6 +36,7 @@ class Acceptor:
         self._callers: Mapping[int, Caller] = service.callers
         self._open: dict[Connection, int] = {}  # with its uid
         self._refused = 0
+        self._coming: set[asyncio.Task[None]] = set()  # accepted, not yet connections
         self._pause: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -51,6 +52,11 @@ class Acceptor:
         self._loop.remove_reader(listener)
         self._accept(listener)
 
+    async def settled(self) -> None:
+        """Wait until everybody who was accepted is a connection, which can be closed as such."""
+        if self._coming:
+            await asyncio.wait(set(self._coming))
+
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_AT_ONCE):
             try:
@@ -60,7 +66,9 @@ class Acceptor:
                     self._pause_accepting(listener)
                 return
             connection.setblocking(False)
-            self._service.keep(self._loop.create_task(self._take_in(connection)))
+            task = self._loop.create_task(self._take_in(connection))
+            self._coming.add(task)
+            task.add_done_callback(self._coming.discard)
 
     def _pause_accepting(self, listener: socket.socket) -> None:
         """Short of descriptors: an idle connection goes, and the loop does not spin meanwhile."""

@@ -119,6 +119,8 @@ class Server:
             remove_pointer(self._state_dir)
         self._file.remove()
         self._stop_listening()
+        if self._acceptor is not None:
+            await self._acceptor.settled()
         if self._runner is not None:
             if self._runner.server is not None:
                 self._runner.server.pre_shutdown()

@@ -85,13 +85,9 @@ class Service:
     async def whole(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it to its end, even when the client that asked for it vanishes."""
         task = asyncio.create_task(work)
-        self.keep(task)
-        return await asyncio.shield(task)
-
-    def keep(self, task: asyncio.Task[Any]) -> None:
-        """Hold on to a task until it is done; `finish` waits for it."""
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return await asyncio.shield(task)
 
     async def unless_draining(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it, but give it up once the service drains.  Raises ``SHUTTING_DOWN``."""
@@ -107,7 +103,7 @@ class Service:
             doing.cancel()
 
     async def finish(self, timeout: float) -> None:
-        """Wait for what `keep` and `whole` hold on to."""
+        """Wait for what `whole` has begun."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=timeout)
 
