@@ -143,7 +143,7 @@ class Queue:
         async def guarded() -> None:
             try:
                 await work
-            except SupervisorError as error:
+            except Exception as error:  # noqa: BLE001  (one run's failure is no other's; its slot stays held)
                 report(error)
 
         task = asyncio.create_task(guarded(), name="durable-supervisor-queue")

@@ -132,7 +132,7 @@ class Waiting:
         self._desk.poller.watch(wake_read, READ, lambda _: self._on_signals())
 
     def _forget_signals(self) -> None:
-        """As a worker has them that never waited; what came in the last moment still counts."""
+        """As a worker has them that never waited."""
         wake_read, wake_write = self._wake
         for signo in _SIGNALS:
             signal.signal(signo, signal.SIG_IGN)
