@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .api.open import open as open  # noqa: A004  left out of __all__, so that import * takes nobody's open()
     from .api.session import Session
     from .client.aio import AsyncClient
+    from .client.info import ServiceInfo
     from .client.sync import Client
     from .model.answers import (
         ControlReceipt,
@@ -59,6 +60,7 @@ _MODULES = {
     "Run": "model.answers",
     "RunState": "model.states",
     "RunView": "model.view",
+    "ServiceInfo": "client.info",
     "Session": "api.session",
     "ShutdownReport": "model.answers",
     "StopReceipt": "model.answers",
@@ -72,7 +74,7 @@ _MODULES = {
 __all__ = [
     "AsyncClient", "Attachment", "Client", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event",
     "FeedEntry", "Kind", "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind", "Page",
-    "Phase", "ReconcileReport", "Run", "RunState", "RunView", "Session", "ShutdownReport", "StopReceipt",
+    "Phase", "ReconcileReport", "Run", "RunState", "RunView", "ServiceInfo", "Session", "ShutdownReport", "StopReceipt",
     "Supervisor", "SupervisorError", "Terminal", "__version__", "connect",
 ]  # fmt: skip
 

@@ -225,6 +225,20 @@ async def test_refusals_are_the_supervisors(
         assert own.value.to_dict() == caught().to_dict()
 
 
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [
+        (Command(argv=["echo", "\udc80"]), "command.argv[1]"),
+        (Command(argv=["echo"], env={"A": "\udcff"}), "command.env.A"),
+        (Command(argv=["echo"], cwd="/\udc80"), "command.cwd"),
+    ],
+)
+async def test_bytes_that_are_no_text_are_refused_by_name(face: Face, command: Command, field: str) -> None:
+    async with refused(ErrorCode.INVALID_REQUEST) as caught:
+        await face.call("start", command)
+    assert caught().details["field"] == field
+
+
 async def test_conflicts_name_what_differs(face: Face) -> None:
     await face.call("start", Command(argv=["true"]), request_id="same")
     async with refused(ErrorCode.IDEMPOTENCY_CONFLICT) as caught:

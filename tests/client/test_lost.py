@@ -447,3 +447,16 @@ async def test_a_full_queue_is_waited_for(kind: Kind, state_dir: Path) -> None:
 
 async def _connect(kind: Kind, state_dir: Path) -> Face:
     return await kind.connect(state_dir)
+
+
+async def test_a_full_house_keeps_out_only_who_was_not_in_it(kind: Kind, state_dir: Path) -> None:
+    """A follower that lost its service waits for a place at the next one; a new one is told at once."""
+    full = says(answer(error("BUSY"), 503))
+    rest = says(STREAM_HEAD + chunk(event(2) + END))
+    script = in_turn(nothing, full, says(STREAM_HEAD + chunk(event(1))), full, full, rest)
+    async with RawService(state_dir, script).listening() as service:
+        face = await first_call_to(kind, service)
+        async with refused(ErrorCode.BUSY):
+            _ = [found async for found in face.stream("follow", RUN)]
+        assert [found.seq async for found in face.stream("follow", RUN)] == [1, 2]
+        await face.close()

@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from durable_supervisor import AsyncClient, Command, ErrorCode, Kind, SupervisorError
+from durable_supervisor import AsyncClient, Command, ErrorCode, Kind, Supervisor, SupervisorError
+from durable_supervisor.server.server import Server
 from tests.client.faces import AsyncFace, Face, SyncFace
 from tests.contract.hosts import HostScript
 from tests.contract.runs import check_gapless
@@ -153,3 +154,23 @@ async def test_deeds_on_a_dying_service_are_told_truly(state_dir: Path, tmp_path
     assert not set(told["not"]) & set(lines)
     assert set(lines) <= {*told["sure"], *told["doubt"]}
     assert len(told["sure"]) > 20
+
+
+async def test_a_service_that_leaves_in_good_order(state_dir: Path, sup: Supervisor) -> None:
+    """Drained and closed under who follows and waits, while another start comes in; the next one goes on."""
+    first, second = Server(sup), Server(sup)
+    await first.start()
+    face: Face = await AsyncFace.connect(state_dir)
+    run = (await face.call("start", Command(argv=["sh", "-c", COUNTING.format(lines=100)]))).id
+    following = asyncio.ensure_future(followed(face, run))
+    waiting = asyncio.ensure_future(face.call("wait", run, timeout=60))
+    await asyncio.sleep(0.2)
+    await first.drain()
+    starting = asyncio.ensure_future(face.call("start", Command(argv=["true"]), request_id="meanwhile"))
+    await first.close(drain=0.2)
+    await second.start()
+    assert (await asyncio.wait_for(starting, 30)).admission == "new"
+    check_whole(await asyncio.wait_for(following, 30), 100)
+    assert (await asyncio.wait_for(waiting, 30)).outcome.code == 0
+    await face.close()
+    await second.close(drain=0)
