@@ -98,6 +98,18 @@ async def test_closing_in_the_middle_of_an_election_leaves_the_directory_free(st
         pass
 
 
+async def test_giving_up_to_open_leaves_the_directory_free(state_dir: Path) -> None:
+    for moment in (0.0, 0.002, 0.01, 0.03):
+        opening = asyncio.ensure_future(durable_supervisor.open(state_dir).__aenter__())
+        await asyncio.sleep(moment)
+        opening.cancel()
+        done = (await asyncio.gather(opening, return_exceptions=True))[0]
+        if isinstance(done, Session):
+            await done.close()
+        async with Supervisor.open(state_dir, wait=0):
+            pass
+
+
 async def test_of_eight_that_lose_their_owner_at_once_one_takes_its_place(state_dir: Path) -> None:
     first = await durable_supervisor.open(state_dir)
     others = [await durable_supervisor.open(state_dir) for _ in range(8)]

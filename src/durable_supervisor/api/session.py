@@ -50,7 +50,11 @@ class Session(Observer):
         place = StateDir(terms.state_dir)
         directory.check(place)
         owner = Owner(terms)
-        await owner.seat()
+        try:
+            await owner.seat()
+        except BaseException:  # given up, perhaps in the middle of an election, which would go on
+            await owner.close()
+            raise
         return cls(place, owner)
 
     @property
@@ -135,11 +139,13 @@ class Session(Observer):
         """While somebody else owns the directory: take its place, or turn to who has, as soon as it goes."""
         seat = await self._owner.seat()
         while isinstance(seat, ServedSeat):
-            await seat.gone()
             try:
+                await seat.gone()
                 seat = await self._owner.seat(lost=seat)
             except SupervisorError as error:  # whoever has it serves nobody, and may not stay for long
                 logger().warning("no_owner_answers", error=error.code.value, message=error.message)
+            if isinstance(seat, ServedSeat):
+                # A crowded service ends idle connections: two that need its room must not chase each other.
                 await asyncio.sleep(_LOOK_AGAIN)
 
     def _own(self) -> Observer | None:
