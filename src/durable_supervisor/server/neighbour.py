@@ -22,6 +22,7 @@ async def refuse_if_served(state_dir: str | None, in_use: SupervisorError) -> No
             ErrorCode.STATE_DIR_IN_USE,
             f"process {pid} serves it already, on {path}",
             phase=Phase.OPEN,
+            retryable=True,
             hint=f"use that service, which every verb finds by itself; or end it first: kill {pid}",
             details={"pid": pid, "socket": path},
         ) from in_use

@@ -144,6 +144,7 @@ def in_use(path: str) -> SupervisorError:
         ErrorCode.SOCKET_IN_USE,
         f"{_shown(path)} is there already, and nothing proves that nobody listens at it",
         phase=Phase.OPEN,
+        retryable=True,
         hint="choose another --socket; remove the file only when you know that no service uses it",
         details={"path": _shown(path)},
     )
