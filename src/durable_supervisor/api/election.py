@@ -18,11 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ..model.errors import ErrorCode, SupervisorError, invalid
+from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..process.places import POINTER_NAME, SOCKET_NAME
 from .seat import OwnSeat, Seat, ServedSeat
 
 if TYPE_CHECKING:
+    from ..client.aio import AsyncClient
+    from ..client.locate import Place
     from ..server.server import Server
     from ..supervisor.supervisor import Supervisor
 
@@ -79,11 +81,7 @@ async def take_seat(terms: Terms) -> Seat:
 
 async def _at(socket: str) -> ServedSeat:
     """The service at a socket that was named: it, or none."""
-    from ..client.aio import AsyncClient
-    from ..client.locate import Place
-
-    place = Place.of(None, socket)
-    client = AsyncClient(place, reconnect=0)
+    client, place = _client(None, socket)
     try:
         await client.info()
     except BaseException:
@@ -99,11 +97,7 @@ async def reach(state_dir: str) -> ServedSeat | None:
     """
     if not any(os.path.lexists(os.path.join(state_dir, name)) for name in (SOCKET_NAME, POINTER_NAME)):
         return None  # the usual case for a command line, which need not import a client for it
-    from ..client.aio import AsyncClient
-    from ..client.locate import Place
-
-    place = Place.of(state_dir, None)
-    client = AsyncClient(place, reconnect=0)  # it is for us to look for the next owner
+    client, place = _client(state_dir, None)
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             info = await client.info()
@@ -117,6 +111,22 @@ async def reach(state_dir: str) -> ServedSeat | None:
             raise
     await client.close()
     return None
+
+
+def _client(state_dir: str | None, socket: str | None) -> tuple[AsyncClient, Place]:
+    """Not connected yet; it leaves looking for the next owner to us."""
+    try:
+        from ..client.aio import AsyncClient
+        from ..client.locate import Place
+    except ModuleNotFoundError as error:
+        raise SupervisorError(
+            ErrorCode.INTERNAL,
+            f"a service is to be asked, which needs {error.name}",
+            phase=Phase.CONNECT,
+            hint="install the extra: durable-supervisor[client]",
+        ) from error
+    place = Place.of(state_dir, socket)
+    return AsyncClient(place, reconnect=0), place
 
 
 async def _embed(terms: Terms) -> OwnSeat:
