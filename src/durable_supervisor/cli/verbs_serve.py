@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import shlex
@@ -142,6 +143,7 @@ def _serve(shared: Settings, options: ServeOptions, level: str, form: str | None
         return exit_codes.OK if await daemon.run() else exit_codes.FAILED
 
     log.start()
+    faulthandler.enable()  # a watchdog's SIGABRT leaves behind where it hung: files and lines, no values
     try:
         return drive(work())
     finally:
