@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
+import subprocess
 import termios
+from pathlib import Path
 from typing import Any
 
 import pexpect
 import pytest
 
-from tests.cli.helpers import Cli
+from tests.cli.helpers import COMMAND, Cli, environment
 from tests.cli.terminals import Terminal, finish
 from tests.support import eventually
 
@@ -25,11 +29,13 @@ def modes(child: pexpect.spawn[str]) -> list[Any]:
     return termios.tcgetattr(child.child_fd)
 
 
-def sit_down(terminal: Terminal, *words: str) -> pexpect.spawn[str]:
-    """Attach, and wait until keys are the program's."""
+def sit_down(terminal: Terminal, *words: str, watching: bool = False) -> pexpect.spawn[str]:
+    """Attach, and wait until the past is shown and, for a second one, who has the input."""
     child = terminal("attach", *words)
     child.expect("detaches")
-    child.expect(PROMPT)
+    wanted = [PROMPT, "another terminal has the input"] if watching else [PROMPT]
+    while wanted:
+        del wanted[child.expect(wanted)]
     return child
 
 
@@ -77,8 +83,9 @@ def test_the_program_has_the_size_of_the_terminal(cli: Cli, terminal: Terminal) 
 def test_two_viewers_one_writer(cli: Cli, terminal: Terminal) -> None:
     run = cli.start(*SHELL)
     first = sit_down(terminal, run)
-    second = sit_down(terminal, run)
-    second.expect("another terminal has the input")
+    first.send("echo first$((1))\r")
+    first.expect("first1")
+    second = sit_down(terminal, run, watching=True)
     second.send("echo never$((1))\r")
     first.send("echo both$((1))\r")
     for child in (first, second):
@@ -208,3 +215,32 @@ def test_words_that_make_no_sense_together(cli: Cli) -> None:
     for words in (["--tail", "1", "--after", "2"], ["--detach-key", "meta-x"]):
         result = cli("attach", *words, "4f7k")
         assert (result.code, result.stderr.startswith("error: INVALID_REQUEST")) == (2, True)
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_in_tmux_a_program_leaves_the_screen_as_it_found_it(cli: Cli, tmp_path: Path) -> None:
+    """Nothing here but a terminal emulator of somebody else's."""
+    run = cli.start(
+        "--pty", "--", "sh", "-c", r"printf '\033[?1049h\033[Hfull screen'; read l; echo $l; read l"
+    )
+    env = {**environment(cli.state_dir), "TMUX_TMPDIR": str(tmp_path)}
+
+    def tmux(*words: str) -> str:
+        done = subprocess.run(["tmux", *words], env=env, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    def shown(text: str) -> bool:
+        return text in tmux("capture-pane", "-p")
+
+    tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "env", "PS1=outside> ", "sh")
+    try:
+        tmux("send-keys", f"echo shell-$((1)); {shlex.join([*COMMAND, 'attach', run])}", "Enter")
+        eventually(lambda: shown("full screen") and not shown("shell-1"), timeout=30)
+        tmux("send-keys", "typed in tmux", "Enter")
+        eventually(lambda: shown("typed in tmux"), timeout=30)
+        tmux("send-keys", "C-]", "d")
+        eventually(lambda: shown("the run goes on") and shown("shell-1"), timeout=30)
+        assert not shown("full screen")
+    finally:
+        tmux("kill-server")
+    assert "typed in tmux" in cli.ok("logs", run).stdout

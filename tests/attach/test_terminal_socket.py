@@ -43,8 +43,7 @@ def test_the_same_over_a_socket_and_over_its_restart(cli: Cli, terminal: Termina
             child = sit_down(terminal, run, *at)
             child.send("echo one$((1)); stty size\r")
             child.expect("one1\r\n40 120")
-            other = sit_down(terminal, run, *at)
-            other.expect("another terminal has the input")
+            other = sit_down(terminal, run, *at, watching=True)
         later.enter_context(daemon(cli, socket))
         child.send("echo two$((2))\r")  # sent once the service is back, and the input ours again
         for one in (child, other):

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
+from durable_supervisor.model.events import Kind
 
 from . import terminal
 from .keys import DetachKeys
@@ -110,6 +111,8 @@ class Conversation:
                 await show(event)
             async with aclosing(aiter(self._attached)) as events:
                 async for event in events:
+                    if event.kind == Kind.PROGRAM_RELEASED:
+                        self._resized.set()  # it may have been queued when we came
                     await show(event)
         except SupervisorError as error:
             if error.details.get("errno") != errno.EIO:
@@ -167,14 +170,16 @@ class Conversation:
             self._watch("another terminal has taken over the input; you are watching")
 
     async def _follow_size(self) -> None:
+        told: tuple[int, int] | None = None
         while True:
             await self._resized.wait()
             self._resized.clear()
             size = terminal.size()
-            if self._raw is None or size is None or not self._attached.holds_lease:
+            if self._raw is None or size in (None, told) or not self._attached.holds_lease:
                 continue
             try:
                 await self._attached.resize(*size)
+                told = size
             except SupervisorError as error:
                 if error.code not in _HARMLESS:
                     raise

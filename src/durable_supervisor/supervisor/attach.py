@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Self
 
 from ..model.answers import ControlReceipt, StopReceipt
+from ..model.command import check_timeout
 from ..model.events import Event
 from ..model.ids import new_id
 from ..model.view import RunView
@@ -40,6 +41,7 @@ class Attachment:
         self._observer = observer
         self._run = run
         self._line = Line()
+        self._leasing = asyncio.Lock()  # one connection, however many ask
         self._controller = Controller(lookup, observer.wait, self._over_the_line)
         self.cursor = after
 
@@ -82,11 +84,10 @@ class Attachment:
 
         Raises ``NOT_RUNNING``, ``NOT_CONFIRMED``.
         """
-        if self.holds_lease:
-            return True
+        check_timeout("timeout", timeout)
         try:
-            async with asyncio.timeout(timeout):
-                return await self._ask_for_lease(steal, timeout)
+            async with asyncio.timeout(timeout), self._leasing:
+                return self.holds_lease or await self._ask_for_lease(steal, timeout)
         except TimeoutError:
             raise not_confirmed(self._run, "the lease", timeout) from None
 
