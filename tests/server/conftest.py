@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,14 @@ async def server(sup: Supervisor) -> AsyncIterator[Server]:
     await made.start()
     yield made
     await made.close(drain=1)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can get into; pytest keeps its own closed, whoever opens them."""
+    with tempfile.TemporaryDirectory(prefix="durable-supervisor-") as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
 
 
 @pytest.fixture

@@ -98,7 +98,9 @@ schema.config.generation.update(modes=list(schemathesis.GenerationMode))
 
 @schema.parametrize()
 @hypothesis.settings(max_examples=EXAMPLES, derandomize=EXAMPLES == 12, database=None)
-def test_any_request_gets_a_documented_answer(case: schemathesis.Case[Any], session: requests.Session) -> None:
+def test_any_request_gets_a_documented_answer(
+    case: schemathesis.Case[Any], session: requests.Session
+) -> None:
     """Right or wrong, valid or not: a documented status, its document, and never an error of ours."""
     response = case.call(base_url="http://localhost", session=session, timeout=30)
     case.validate_response(

@@ -133,12 +133,10 @@ needs_root = pytest.mark.skipif(
 
 
 @pytest_asyncio.fixture
-async def shared(sup: Supervisor, tmp_path: Path) -> AsyncIterator[Server]:
-    """A service for two others, in a folder that they can reach."""
-    for folder in (tmp_path, *tmp_path.parents):
-        os.chmod(folder, os.stat(folder).st_mode | 0o111)
+async def shared(sup: Supervisor, open_folder: Path) -> AsyncIterator[Server]:
+    """A service for two others."""
     callers = [Caller(65001, "ci", "alice"), Caller(65002, "ci", "bob", "nightly")]
-    server = Server(sup, socket=str(tmp_path / "s.sock"), mode=0o666, callers=callers)
+    server = Server(sup, socket=str(open_folder / "s.sock"), mode=0o666, callers=callers)
     await server.start()
     yield server
     await server.close(drain=1)
