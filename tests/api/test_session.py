@@ -182,3 +182,26 @@ def test_a_forked_copy_is_refused_and_harms_nothing(tmp_path: Path, state_dir: P
     facts = run_host(code, state_dir, tmp_path)
     assert facts["told"] == ["FORKED_COPY", "FORKED_COPY", "nothing"] * 2
     assert (facts["state"], facts["roles"]) == ("finished", ["owner", "client"])
+
+
+@pytest.mark.parametrize("missing", ["aiohttp", "prometheus_client"])
+def test_without_what_a_service_needs_it_owns_and_serves_nobody(
+    tmp_path: Path, state_dir: Path, missing: str
+) -> None:
+    code = f"""
+    sys.modules["{missing}"] = None  # as if it were not installed
+    import durable_supervisor
+    async with durable_supervisor.open(STATE) as host:
+        role, served = host.role, os.path.exists(STATE + "/supervisor.sock")
+    try:
+        async with durable_supervisor.open(STATE, serve=True):
+            told = None
+    except SupervisorError as error:
+        told = error.to_dict()
+    async with durable_supervisor.open(STATE, wait=0) as host:
+        report(role=role, served=served, told=told)
+    """
+    facts = run_host(code, state_dir, tmp_path)
+    assert (facts["role"], facts["served"]) == ("owner", False)
+    assert facts["told"]["code"] == "INVALID_REQUEST"
+    assert "daemon" in facts["told"]["hint"]

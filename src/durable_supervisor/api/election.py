@@ -143,29 +143,33 @@ async def _embed(terms: Terms) -> OwnSeat:
 
 
 async def _serve(supervisor: Supervisor, *, required: bool | None) -> Server | None:
-    """The directory's socket, served beside the application; None where that is not wanted or not possible.
+    """The directory's socket, served beside the application.
 
-    Raises ``INVALID_REQUEST``, ``SOCKET_IN_USE`` where it is ``required``.
+    None where that is not wanted, or not possible: then others wait for the directory, and this
+    application works all the same.  Raises ``INVALID_REQUEST``, ``SOCKET_IN_USE`` where it is ``required``.
     """
-    possible = importlib.util.find_spec("aiohttp") is not None
-    if required is False or (required is None and not possible):
+    if required is False or (required is None and importlib.util.find_spec("aiohttp") is None):
         return None
-    if not possible:
-        raise invalid("serve", "needs aiohttp", "install the extra: durable-supervisor[daemon]")
-    await _load("durable_supervisor.server.server")
-    from ..server.server import Server
-
-    server = Server(supervisor)
     try:
-        await server.start()
+        return await _server(supervisor)
     except SupervisorError as error:
         if required:
             raise
         from ..supervisor.logs import logger
 
-        # Others will wait for the directory; this application works all the same.
         logger().warning("not_serving", error=error.code.value, message=error.message)
         return None
+
+
+async def _server(supervisor: Supervisor) -> Server:
+    try:
+        await _load("durable_supervisor.server.server")
+        from ..server.server import Server
+    except ImportError as error:  # not installed, or a version too old for us
+        hint = "install the extra: durable-supervisor[daemon]"
+        raise invalid("serve", f"needs {error.name}, which is missing or too old", hint) from error
+    server = Server(supervisor)
+    await server.start()
     return server
 
 
