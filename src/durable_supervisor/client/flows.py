@@ -17,7 +17,7 @@ from ..model.view import RunView
 from . import verbs
 from .answer import error_of, value_of
 from .calls import Calls
-from .failures import AWAY, LostError, unavailable
+from .failures import AWAY, LostError
 from .steps import Steps, Wait
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def wait(calls: Calls, run: str, timeout: float | None) -> Steps[RunView]:
             answer = yield from calls.attempt(call.request)
             failure = error_of("wait", answer)
         except LostError as lost:
-            failure = unavailable(lost)
+            failure = calls.gone(lost)
         if failure is None:
             return value_of(call, answer)
         over = deadline is not None and calls.clock() >= deadline
@@ -103,9 +103,15 @@ def write_stdin(calls: Calls, run: str, data: BytesLike, eof: bool, timeout: flo
         try:
             receipt = yield from calls.do(verbs.write_stdin(run, piece, eof and last, timeout))
         except SupervisorError as error:
-            error.details["confirmed"] = begin
+            error.details["confirmed"] = begin + _confirmed(error)
             raise
     return receipt
+
+
+def _confirmed(error: SupervisorError) -> int:
+    """Bytes of this one piece: it may be written, and only the end of file behind it refused."""
+    told = error.details.get("confirmed")
+    return told if isinstance(told, int) else 0
 
 
 def _whole(calls: Calls, run: str) -> Steps[str]:

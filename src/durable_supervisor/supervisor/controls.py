@@ -79,16 +79,23 @@ class Controller:
         return receipt
 
     async def write_stdin(self, run: str, data: BytesLike, eof: bool, timeout: float) -> ControlReceipt:
-        receipt, whole = None, stdin_bytes(data)
-        for begin in range(0, len(whole), _PIECE):
-            receipt = await self._control(run, {"op": "stdin"}, whole[begin : begin + _PIECE], timeout)
-            if receipt.result != "written":
-                raise _stdin_refused(receipt)
-        if eof or receipt is None:
-            closing: Message = {"op": "close_stdin"} if eof else {"op": "stdin"}
-            receipt = await self._control(run, closing, b"", timeout)
-            if not eof and receipt.result != "written":
-                raise _stdin_refused(receipt)
+        whole, written = stdin_bytes(data), 0
+        try:
+            while written < len(whole):
+                piece = whole[written : written + _PIECE]
+                receipt = await self._write(run, piece, timeout)
+                written += len(piece)
+            if eof:
+                return await self._control(run, {"op": "close_stdin"}, b"", timeout)
+            return receipt if whole else await self._write(run, b"", timeout)
+        except SupervisorError as error:
+            error.details["confirmed"] = written
+            raise
+
+    async def _write(self, run: str, piece: bytes, timeout: float) -> ControlReceipt:
+        receipt = await self._control(run, {"op": "stdin"}, piece, timeout)
+        if receipt.result != "written":
+            raise _stdin_refused(receipt)
         return receipt
 
     async def resize(self, run: str, columns: int, rows: int, timeout: float) -> ControlReceipt:

@@ -236,8 +236,9 @@ class Observer:
     ) -> ControlReceipt:
         """Write to the program's open stdin; the receipt comes when the bytes are in its pipe.
 
-        ``eof`` closes it afterwards.  Raises ``STDIN_CLOSED``, ``NOT_RUNNING``, ``NOT_CONFIRMED``, ``BUSY``,
-        and ``WRITER_BUSY`` while an attached viewer has the input.
+        ``eof`` closes it afterwards.  A large write goes in pieces: ``details["confirmed"]`` of a
+        failure says how many bytes are sure to be written.  Raises ``STDIN_CLOSED``, ``NOT_RUNNING``,
+        ``NOT_CONFIRMED``, ``BUSY``, and ``WRITER_BUSY`` while an attached viewer has the input.
         """
         return await self._controller.write_stdin(run, data, eof, timeout)
 
