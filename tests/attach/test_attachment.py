@@ -172,7 +172,7 @@ async def test_a_viewer_that_does_not_read_costs_only_itself(runs: Runs, state_d
     size = int(os.environ.get("ATTACH_MEGABYTES", "20")) * 1024 * 1024
     done = state_dir.parent / "done"
     script = f"read go; head -c {size} /dev/zero | tr '\\0' x; touch {shlex.quote(str(done))}; cat"
-    run = await runs.sh(script, stdin="open")
+    run = await runs.sh(script, stdin="open", max_stdout_bytes=2 * size)
     async with (
         Observer.open(state_dir) as other,
         other.attach(run.id) as idle,

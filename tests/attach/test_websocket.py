@@ -177,7 +177,7 @@ async def test_who_stops_reading_is_dropped_with_its_cursor(
     script = f"read go; head -c {size} /dev/zero | tr '\\0' x; touch {shlex.quote(str(done))}; cat"
     caplog.set_level(logging.INFO, "durable_supervisor")
     async with serving(runs.sup, stall=0.2) as service:
-        run = await runs.sh(script, stdin="open")
+        run = await runs.sh(script, stdin="open", max_stdout_bytes=2 * size)
         async with service.viewer(run.id) as idle, service.viewer(run.id, events=False) as writer:
             await idle.until(type="lease")
             idle.pause()
