@@ -74,8 +74,8 @@ _MODULES = {
 __all__ = [
     "AsyncClient", "Attachment", "Client", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event",
     "FeedEntry", "Kind", "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind", "Page",
-    "Phase", "ReconcileReport", "Run", "RunState", "RunView", "ServiceInfo", "Session", "ShutdownReport", "StopReceipt",
-    "Supervisor", "SupervisorError", "Terminal", "__version__", "connect",
+    "Phase", "ReconcileReport", "Run", "RunState", "RunView", "ServiceInfo", "Session", "ShutdownReport",
+    "StopReceipt", "Supervisor", "SupervisorError", "Terminal", "__version__", "connect",
 ]  # fmt: skip
 
 

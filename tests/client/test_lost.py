@@ -207,6 +207,60 @@ async def _start(face: Face) -> Any:
     return await face.call("start", Command(argv=["true"]), request_id="mine")
 
 
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        ("CAPACITY_EXHAUSTED", ErrorCode.CAPACITY_EXHAUSTED),  # its id was looked up first, and is not known
+        ("IDEMPOTENCY_CONFLICT", ErrorCode.IDEMPOTENCY_CONFLICT),
+        ("NO_SPACE", ErrorCode.SUBMISSION_INDETERMINATE),  # refused before anything was looked at
+        ("JOURNAL_MISSING", ErrorCode.SUBMISSION_INDETERMINATE),
+    ],
+)
+async def test_a_refusal_after_a_lost_start_is_believed_only_if_it_can_know(
+    kind: Kind, state_dir: Path, told: str, code: ErrorCode
+) -> None:
+    refusal = says(answer(error(told), 503))
+    async with RawService(state_dir, in_turn(nothing, says(), refusal)).listening() as service:
+        face = await first_call_to(kind, service)
+        async with refused(code):
+            await _start(face)
+        async with refused(ErrorCode[told]):
+            await _start(face)
+        await face.close()
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "code"),
+    [
+        ("stop", [RUN], ErrorCode.SUBMISSION_INDETERMINATE),
+        ("start", [Command(argv=["true"])], ErrorCode.SUBMISSION_INDETERMINATE),
+        ("inspect", [RUN], ErrorCode.SUPERVISOR_CLOSED),
+    ],
+)
+async def test_closing_under_a_call(
+    kind: Kind, state_dir: Path, verb: str, args: list[Any], code: ErrorCode
+) -> None:
+    """A deed that is out may be carried out, whoever has closed the connection."""
+    asked = asyncio.Event()
+
+    async def silent(visit: Visit) -> None:
+        await visit.request()
+        asked.set()
+        await visit.reader.read()
+
+    async with RawService(state_dir, in_turn(nothing, silent)).listening() as service:
+        face = await first_call_to(kind, service)
+        call = asyncio.ensure_future(_call(face, verb, args))
+        await asked.wait()
+        await face.close()
+        async with refused(code):
+            await asyncio.wait_for(call, 10)
+
+
+async def _call(face: Face, verb: str, args: list[Any]) -> Any:
+    return await face.call(verb, *args)
+
+
 async def test_a_start_waits_for_the_next_owner_while_one_leaves(kind: Kind, state_dir: Path) -> None:
     leaving = says(answer(error("SHUTTING_DOWN"), 503))
     async with RawService(state_dir, in_turn(nothing, leaving, says(answer(STARTED)))).listening() as service:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -35,7 +35,7 @@ def arguments(cls: type, name: str) -> list[tuple[str, Any, Any]]:
 
 
 def hints(cls: type, name: str) -> dict[str, Any]:
-    scope = {**vars(supervisor), **vars(observer), **vars(attach), "Iterator": Iterator}
+    scope = {**vars(supervisor), **vars(observer), **vars(attach), "Generator": Generator}
     found = get_type_hints(getattr(cls, name), scope)
     return {key: value for key, value in found.items() if key not in OWNERS_ARGUMENTS.get(name, set())}
 
@@ -57,7 +57,7 @@ def test_types(name: str) -> None:
     assert hints(AsyncClient, name) == own
     sync = hints(Client, name)
     if get_origin(own["return"]) is AsyncGenerator:
-        own["return"] = Iterator[get_args(own["return"])[0]]  # type: ignore[misc]
+        own["return"] = Generator[get_args(own["return"])[0], None, None]  # type: ignore[misc]
     assert sync == own
 
 

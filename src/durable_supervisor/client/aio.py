@@ -71,7 +71,10 @@ class AsyncClient(Base):
         await self.close()
 
     async def close(self) -> None:
-        """End all connections.  Runs go on.  Idempotent.  Calls under way get ``SUPERVISOR_CLOSED``."""
+        """End all connections.  Runs go on.  Idempotent.
+
+        Calls under way get ``SUPERVISOR_CLOSED``; starts and deeds that are out ``SUBMISSION_INDETERMINATE``.
+        """
         self._connections.close()
 
     async def info(self) -> ServiceInfo:

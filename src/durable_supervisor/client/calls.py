@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from .answer import Answer, error_of, value_of
 from .connections import Connections
-from .failures import LEAVING, LostError, indeterminate, unavailable
+from .failures import CONCLUSIVE, LEAVING, LostError, indeterminate, unavailable
 from .request import Call, Form, Request, Resend
 from .steps import Steps, Wait, pause
 from .stream import Stream, batch_of, check_end
@@ -63,7 +63,12 @@ class Calls:
         try:
             self.connections.keep((yield from self.connections.dial()))
         except LostError as lost:
-            raise unavailable(lost) from lost
+            raise self.gone(lost) from lost
+
+    def gone(self, lost: LostError) -> SupervisorError:
+        """Nobody was there to carry it out.  Raises ``SUPERVISOR_CLOSED`` where this client was closed."""
+        self.connections.check_open()
+        return unavailable(lost)
 
     def do(self, call: Call[T]) -> Steps[T]:
         """Its value, under the rule for its kind.
@@ -99,7 +104,7 @@ class Calls:
         while True:
             request = request_at(after)
             try:
-                link = self.connections.take() or (yield from self.connections.dial())
+                link = yield from self.connections.dial()  # it serves no other call afterwards
                 with self.connections.using(link):
                     stream, begun = (yield from Stream.open(link, request)), True
                     while (messages := (yield from stream.read())) is not None:
@@ -112,12 +117,12 @@ class Calls:
                             return check_end(request.verb, batch.last)
                 raise LostError("it ended the stream")
             except LostError as lost:
-                failure = unavailable(lost)
+                failure = self.gone(lost)
             except SupervisorError as error:
+                self.connections.check_open()
                 if error.code not in LEAVING and not (begun and error.code is ErrorCode.BUSY):
                     raise  # a full house is no reason to lose who was in it before
                 failure = error
-            self.connections.check_open()
             if not (yield from patience.again()):
                 raise failure
 
@@ -125,18 +130,18 @@ class Calls:
         try:
             return (yield from self.attempt(request))
         except LostError as lost:
-            raise (indeterminate(request, lost) if lost.sent else unavailable(lost)) from lost
+            raise (indeterminate(request, lost) if lost.sent else self.gone(lost)) from lost
 
     def _twice(self, request: Request) -> Steps[Answer]:
         try:
             return (yield from self.attempt(request))
         except LostError as lost:
             if not lost.sent:  # nobody is there
-                raise unavailable(lost) from lost
+                raise self.gone(lost) from lost
         try:
             return (yield from self.attempt(request))
         except LostError as lost:
-            raise unavailable(lost) from lost
+            raise self.gone(lost) from lost
 
     def _persist(self, request: Request) -> Steps[Answer]:
         patience = self.patience()
@@ -145,13 +150,19 @@ class Calls:
             try:
                 answer = yield from self.attempt(request)
                 failure = error_of(request.verb, answer)
-                if failure is None or failure.code not in LEAVING:
+                if failure is None:
                     return answer
+                again = failure.code in LEAVING
             except LostError as lost:
                 doubt = lost if lost.sent else doubt
-                failure = unavailable(lost)
-            if not (yield from patience.again()):
-                raise failure if doubt is None else indeterminate(request, doubt)
+                failure, again = unavailable(lost), not self.connections.closed
+            except SupervisorError as error:
+                failure, again = error, False
+            if again and (yield from patience.again()):
+                continue
+            if doubt is None or failure.code in CONCLUSIVE:
+                raise failure
+            raise indeterminate(request, doubt)
 
     def _check_size(self, request: Request) -> None:
         """What the service would refuse only after it has read half of it is not sent at all."""

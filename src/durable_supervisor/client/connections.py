@@ -37,6 +37,10 @@ class Connections:
         self._idle: list[tuple[Link, float]] = []
         self._used: set[Link] = set()
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def check_open(self) -> None:
         if os.getpid() != self._pid:
             raise failures.forked()
@@ -121,10 +125,8 @@ class Connections:
         try:
             self.check_open()  # closed a moment ago, it would not be hung up any more
             yield
-        except BaseException as error:
+        except BaseException:
             link.close()
-            if self._closed and isinstance(error, LostError):
-                raise failures.closed() from None
             raise
         finally:
             self._used.discard(link)

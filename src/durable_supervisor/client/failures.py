@@ -7,6 +7,10 @@ from .request import Request, Resend
 
 # It refuses before it has looked: whoever owns the directory next may answer.
 LEAVING = frozenset({ErrorCode.SHUTTING_DOWN, ErrorCode.SUPERVISOR_CLOSED})
+# Of a start: the request id was looked up, or could not have been carried out before either.
+CONCLUSIVE = frozenset(
+    {ErrorCode.IDEMPOTENCY_CONFLICT, ErrorCode.CAPACITY_EXHAUSTED, ErrorCode.INVALID_REQUEST}
+)
 AWAY = LEAVING | {ErrorCode.SERVICE_UNAVAILABLE}
 
 

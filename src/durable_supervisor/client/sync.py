@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Self, TypeVar
 
 from ..model.answers import (
@@ -72,7 +72,10 @@ class Client(Base):
         self.close()
 
     def close(self) -> None:
-        """End all connections.  Runs go on.  Idempotent.  Calls under way get ``SUPERVISOR_CLOSED``."""
+        """End all connections.  Runs go on.  Idempotent.
+
+        Calls under way get ``SUPERVISOR_CLOSED``; starts and deeds that are out ``SUBMISSION_INDETERMINATE``.
+        """
         self._connections.close()
 
     def info(self) -> ServiceInfo:
@@ -141,7 +144,7 @@ class Client(Base):
         after: int = 0,
         kinds: Collection[str] | None = None,
         output: bool = True,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """See `Observer.follow`.  Outlives the service: each seq comes once, whoever serves it."""
         for batch in _deliver(flows.follow(self._calls, run, after, kinds, output)):
             yield from batch
@@ -150,7 +153,9 @@ class Client(Base):
         """See `Observer.feed`."""
         return _drive(self._calls.do(verbs.feed(after, limit, owner)))
 
-    def follow_feed(self, *, after: int = 0, owner: str | None = None) -> Iterator[Sequence[FeedEntry]]:
+    def follow_feed(
+        self, *, after: int = 0, owner: str | None = None
+    ) -> Generator[Sequence[FeedEntry], None, None]:
         """See `Observer.follow_feed`.  Outlives the service, as `follow` does."""
         yield from _deliver(flows.follow_feed(self._calls, after, owner))
 
@@ -200,7 +205,7 @@ def _drive(steps: Steps[T]) -> T:
         steps.close()
 
 
-def _deliver(steps: Generator[Wait | T, bool, None]) -> Iterator[T]:
+def _deliver(steps: Generator[Wait | T, bool, None]) -> Generator[T, None, None]:
     """The same for steps that hand out entries on the way."""
     try:
         step = next(steps)
