@@ -46,6 +46,10 @@ check: lint types layers test ## All of the above checks
 schemas: venv ## Write docs/schemas/*.json from the documents that --json prints
 	@$(PY) -m durable_supervisor.wire.schemas docs/schemas
 
+.PHONY: browser
+browser: venv ## Look at a report in a real chromium (they skip, saying so, where there is none)
+	@$(PY) -m pytest -rs $(PYTEST_ARGS) tests/browser
+
 .PHONY: openapi
 openapi: venv ## Write docs/openapi.json from the service's route table
 	@$(PY) -m durable_supervisor.server.openapi docs/openapi.json

@@ -39,7 +39,7 @@ class Archive:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            file = open(path, "rb")  # noqa: SIM115  closed by `close`
+            file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  closed by `close`
         except (OSError, ValueError) as problem:
             reason = getattr(problem, "strerror", None) or "is not a usable path"
             raise _refused(path, f"cannot be opened: {reason}") from problem
@@ -147,6 +147,11 @@ class _judged:  # noqa: N801  reads as a word of its with statement
         if isinstance(error, _MALFORMED):
             told = str(error)[:200] or type(error).__name__
             raise _refused(self._path, f"it is no zip file, cut, or damaged ({told})") from error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A FIFO must not make us wait for its other end."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _is_regular(file: IO[bytes]) -> bool:

@@ -49,7 +49,8 @@ class Pane:
         self._take(stream, seconds, seq, painter.feed(data))
 
     def note(self, seconds: float, seq: int, words: str) -> None:
-        """A remark between the lines."""
+        """A remark between the lines, which end here."""
+        self._open.clear()
         self._place(Line("note", seconds, seq, [Span(words)], len(words)))
 
     def finish(self) -> None:

@@ -85,4 +85,9 @@
     if (event.key === "N") go(-1);
   });
   document.querySelector(".bar").hidden = false;
+  const asked = /^#q=(.*)$/.exec(location.hash);  // report.html#q=words
+  if (asked) {
+    try { query.value = decodeURIComponent(asked[1]); } catch { query.value = asked[1]; }
+    find();
+  }
 })();

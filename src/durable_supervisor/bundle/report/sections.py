@@ -136,7 +136,15 @@ def _exit(receipt: Mapping[str, object]) -> str:
 
 
 def _stop(stop: object) -> str:
-    return flat(stop) if isinstance(stop, Mapping) else ""
+    if not isinstance(stop, Mapping):
+        return ""
+    grace = stop.get("grace")
+    words = [str(stop.get("reason")).replace("_", " ")]
+    if isinstance(grace, int | float):
+        words.append(f"grace {span(float(grace))}")
+    if stop.get("escalated"):
+        words.append("KILL after it")
+    return ", ".join(words)
 
 
 def _survivors(survivors: object) -> str:

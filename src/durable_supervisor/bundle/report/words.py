@@ -119,10 +119,14 @@ def flat(detail: object) -> str:
     if not isinstance(detail, Mapping):
         return str(detail)
     return " ".join(
-        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in detail.items()
-        if value not in (None, "", [], {})
+        f"{name}={_plain(value)}" for name, value in detail.items() if value not in (None, "", [], {})
     )
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def gap_words(detail: Form) -> str:
