@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from durable_supervisor import Supervisor
+from durable_supervisor import Command, Supervisor
 from durable_supervisor.server.server import Server
 from durable_supervisor.wire.documents import validate
 from tests.server.http import Events, Http, Message, following, raw
@@ -279,3 +279,22 @@ async def test_a_finished_run_with_many_events(http: Http, server: Server) -> No
             lines[message.data["stream"]] += message.data["text"].split()
     assert lines["stdout"] == lines["stderr"] == [str(n) for n in range(1, 2501)]
     assert json.loads(json.dumps(messages[-1].data))["state"] == "finished"
+
+
+async def test_all_followers_of_a_run_share_one_line_to_its_worker(sup: Supervisor) -> None:
+    """A worker takes only so many; and each of them is woken all the same."""
+    run = await sup.start(Command(argv=["sh", "-c", "read x; echo $x"], stdin="open"))
+    before = len(os.listdir("/proc/self/fd"))
+    seen: list[list[int]] = [[] for _ in range(200)]
+
+    async def read(numbers: list[int]) -> None:
+        async for event in sup.follow(run.id):
+            numbers.append(event.seq)
+
+    readers = [asyncio.ensure_future(read(numbers)) for numbers in seen]
+    await eventually_async(lambda: all(len(numbers) >= 3 for numbers in seen))
+    assert len(os.listdir("/proc/self/fd")) <= before + 4
+    await sup.write_stdin(run.id, b"go\n")
+    await asyncio.wait_for(asyncio.gather(*readers), 30)
+    head = (await sup.inspect(run.id)).head
+    assert all(numbers == list(range(1, head + 1)) for numbers in seen)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ..model.identity import ProcessIdentity
 from ..model.view import RunView
@@ -56,6 +58,50 @@ class Watch:
             self._asked = signal_process(worker, signal.SIGUSR1)
         await asyncio.sleep(self._pause)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+
+class News:
+    """One watch for all followers of a run in this process: a worker takes only so many connections."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self.followers = 0
+        self._watch = Watch(paths)
+        self._seen = 0  # the furthest that any follower has read
+        self._task: asyncio.Task[None] | None = None
+
+    async def after(self, seq: int, worker: ProcessIdentity | None) -> None:
+        """Return when there may be an event beyond ``seq``, or the worker has gone."""
+        if seq < self._seen:
+            return
+        self._seen = seq
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._watch.news(seq, worker))
+        # Another follower may have begun it further back: then it ends at once, and all look again.
+        await asyncio.wait({self._task})
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._watch.close()
+
+
+class Newsroom:
+    """The `News` of each run that is being followed."""
+
+    def __init__(self) -> None:
+        self._news: dict[str, News] = {}
+
+    @contextmanager
+    def of(self, run_id: str, paths: RunPaths) -> Iterator[News]:
+        news = self._news.setdefault(run_id, News(paths))
+        news.followers += 1
+        try:
+            yield news
+        finally:
+            news.followers -= 1
+            if news.followers == 0:
+                del self._news[run_id]
+                news.close()
 
 
 async def worker_exit(seen: RunView, pause: float, timeout: float | None) -> None:

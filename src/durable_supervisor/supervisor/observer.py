@@ -20,7 +20,7 @@ from ..model.view import RunView
 from . import state_dir as directory
 from .attach import Attachment
 from .controls import Controller
-from .follow import Watch, identity, worker_exit
+from .follow import Newsroom, identity, worker_exit
 from .lookup import Lookup
 from .state_dir import StateDir
 
@@ -44,6 +44,7 @@ class Observer:
         self._place = place
         self._lookup = Lookup(place)
         self._controller = Controller(self._lookup, self.wait, self._ask_directly)
+        self._newsroom = Newsroom()
         self._commits: Bell | None = None  # an owner is told of each; others look again
 
     @classmethod
@@ -144,8 +145,8 @@ class Observer:
         """As `follow`, in the pages that the events are read in; none is empty."""
         wanted = kinds_of(kinds)
         row = await self._lookup.row(run)
-        watch, over = Watch(self._lookup.paths(row)), False
-        try:
+        over = False
+        with self._newsroom.of(row.run_id, self._lookup.paths(row)) as news:
             while True:
                 page = await self._lookup.page(row, after, limit, wanted, output)
                 if page.events:
@@ -158,9 +159,7 @@ class Observer:
                 seen = await self._lookup.view(row.run_id)
                 over = seen.state in OVER
                 if not over:
-                    await self._lookup.unless_closed(watch.news(after, identity(seen.worker)))
-        finally:
-            watch.close()
+                    await self._lookup.unless_closed(news.after(after, identity(seen.worker)))
 
     def attach(self, run: str, *, after: int = 0) -> Attachment:
         """The run's backlog after the cursor, then what comes live, with its controls at hand."""
