@@ -49,13 +49,14 @@ def test_type_see_the_echo_leave_and_come_back(cli: Cli, terminal: Terminal) -> 
     child.expect(r"\^\]\r\n")
     child.send("\x03")  # the program's, not ours
     child.expect(PROMPT)
-    child.send(DETACH)
+    child.send("echo last$((1))\r" + DETACH)  # in one go: what comes before still arrives
     child.expect("the run goes on")
     assert finish(child)[1] == 0
     assert cli.inspect(run)["state"] == "running"
 
     child = terminal("attach", run)
     child.expect("sum=42")
+    child.expect("last1")
     child.expect(PROMPT)
     child.send("exit 3\r")
     child.expect("exited 3")

@@ -19,6 +19,7 @@ import pytest_asyncio
 
 from durable_supervisor import Kind
 from durable_supervisor.model.command import Terminal
+from durable_supervisor.server.peers import Caller
 from tests.attach.sockets import Service, Viewer, serving
 from tests.contract.runs import Runs
 from tests.support import eventually_async
@@ -167,6 +168,18 @@ async def test_addresses_that_are_refused(runs: Runs, service: Service) -> None:
             ) as answer,
         ):
             assert (answer.status, (await answer.json())["error"]["code"]) == (status, code), path
+
+
+async def test_another_owners_run_does_not_exist(runs: Runs) -> None:
+    run = await runs.sh("cat", stdin="open")
+    caller = Caller(os.geteuid(), "ci", "team")
+    async with serving(runs.sup, callers=[caller]) as service:
+        for asked in (run.id, run.id[:8], "0" * 16):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+                async with service.viewer(asked, writer="steal"):
+                    pass
+            assert caught.value.status == 404
+    assert await runs.kinds(run) == ["run.dispatched", "program.spawned", "program.released"]
 
 
 async def test_who_stops_reading_is_dropped_with_its_cursor(

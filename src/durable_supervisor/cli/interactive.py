@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from durable_supervisor.api.attached import Attached
     from durable_supervisor.model.events import Event
 
+_LAST_WORDS = 1.0  # seconds that leaving waits for what was typed before
 # What a refusal of input means to the person who typed it; others end the attachment.
 _REFUSALS = {
     ErrorCode.WRITER_BUSY: "another terminal has the input; you are watching",
@@ -68,7 +69,8 @@ class Conversation:
         self._steal = steal  # once: what is lost later was taken by a person who meant it
         self._left: asyncio.Future[Left] = asyncio.get_running_loop().create_future()
         self._resized = asyncio.Event()
-        self._typed = None if keys is None else Typed(keys, lambda: self._leave(Left.DETACHED))
+        self._sending = self._departing = False
+        self._typed = None if keys is None else Typed(keys, self._depart)
         if self._typed is not None:
             self._typed.wanted = not read_only
 
@@ -100,6 +102,14 @@ class Conversation:
     def _leave(self, how: Left) -> None:
         if not self._left.done():
             self._left.set_result(how)
+
+    def _depart(self) -> None:
+        """The keys that leave were typed: what was typed before them still arrives, if the program reads."""
+        self._departing = True
+        if self._sending or (self._typed is not None and not self._typed.idle):
+            asyncio.get_running_loop().call_later(_LAST_WORDS, self._leave, Left.DETACHED)
+        else:
+            self._leave(Left.DETACHED)
 
     def _suspend(self, raw: terminal.RawTerminal) -> None:
         raw.suspend()
@@ -141,11 +151,15 @@ class Conversation:
             if typed.ended and self._raw is not None:
                 self._leave(Left.HUNG_UP)
                 return
+            self._sending = True
             try:
                 if await self._lease():
                     await self._attached.write_stdin(data, eof=typed.ended)
             except SupervisorError as error:
                 self._refused(error)
+            self._sending = False
+            if self._departing and typed.idle:
+                self._leave(Left.DETACHED)
 
     def _refused(self, error: SupervisorError) -> None:
         if error.code in _REFUSALS:

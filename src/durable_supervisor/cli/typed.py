@@ -33,6 +33,11 @@ class Typed:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(STDIN, self._ready)
 
+    @property
+    def idle(self) -> bool:
+        """Does nothing wait to be sent?"""
+        return not self._waiting
+
     def close(self) -> None:
         """Leave the terminal to others.  Idempotent."""
         self._loop.remove_reader(STDIN)
@@ -58,10 +63,10 @@ class Typed:
             self._news.set()
             return
         passed, leave = self._keys.feed(data)
+        if self.wanted and passed:
+            self._take(passed)
         if leave or (not self.wanted and _CTRL_C in data):
             self._leave()
-        elif self.wanted and passed:
-            self._take(passed)
 
     def _take(self, data: bytes) -> None:
         if len(self._waiting) + len(data) > _MOST:

@@ -48,7 +48,6 @@ class Viewer:
         self._transport = transport
         self._attached = attached
         self._inputs: asyncio.Queue[StdinMessage | EofMessage] = asyncio.Queue(_MAX_INPUTS)
-        self._spoken = 0.0
         self._closing: tuple[int, Form | None] = (WSCloseCode.OK, None)
 
     async def serve(self, *, writer: str, size: tuple[int, int] | None, events: bool) -> None:
