@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.service.conftest import Serve
+from tests.service.daemons import until
 
 SECRETS = ("s3cret-of-env", "s3cret-in-argv", "s3cret-by-name", "s3cret-on-stdin", "s3cret-in-bad-json")
 
@@ -27,10 +28,10 @@ def test_nothing_a_caller_gave_is_logged(serve: Serve) -> None:
     ]:
         assert service.ask("POST", path, body)[0] >= 400
     service.ask("GET", f"/v1/runs/{run}/events?limit=100&kind={bad}")
+    until(lambda: run in [entry["run_id"] for entry in service.entries("run_changed")], "its end is logged")
     assert service.end() == 0
     log = service.log()
     assert not [secret for secret in SECRETS if secret in log]
-    assert [entry["run_id"] for entry in service.entries("run_changed")][-1] == run
     assert {entry["route"] for entry in service.entries("request")} >= {"/v1/start", "unmatched"}
     for entry in service.entries():
         assert list(entry)[:3] == ["time", "level", "event"]

@@ -94,7 +94,7 @@ def serve(
     stderr. --json prints one document on stdout once clients may come.
 
     \b
-    Examples:
+    Example:
       dsup serve
       dsup serve --max-concurrent-runs 8 --log-format json 2>> dsup.log
       dsup serve --socket /run/agents/dsup.sock --socket-mode 0660 --socket-group agents \\

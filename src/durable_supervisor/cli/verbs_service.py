@@ -61,7 +61,7 @@ def service(
     service manager is not called, and the commands that remain are printed.
 
     \b
-    Examples:
+    Example:
       dsup service install --now
       dsup service print -- --max-concurrent-runs 8
     """
