@@ -54,6 +54,7 @@ RECEIPT: dict[str, Any] = {
 }
 SAMPLES: dict[str, dict[str, Any]] = {
     Kind.OUTPUT_DROPPED: {"first_seq": 1, "reason": "limit", "stream": "stdout", "bytes": 9, "events": 2},
+    Kind.RUN_QUEUED: {"attempt": 1, "identity": IDENTITY, "priority": -3},
     Kind.RUN_DISPATCHED: {"attempt": 1, "identity": IDENTITY, "argv": ["ls"], "cwd": "/"},
     Kind.RUN_STOPPING: {"reason": "stop", "grace": 10, "control_id": "ctl-1"},
     Kind.RUN_WARNING: {"reason": "no_subreaper"},
