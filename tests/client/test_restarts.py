@@ -101,7 +101,7 @@ async def test_followers_and_waiters_outlive_their_service(state_dir: Path, tmp_
 
 async def test_starts_ride_over_restarts_and_run_once(state_dir: Path, tmp_path: Path) -> None:
     """Whatever moment the service dies in, each request id has run exactly once, and its answer came."""
-    ran, count = tmp_path / "ran", 24
+    ran, count = tmp_path / "ran", 12
     async with service(state_dir, tmp_path) as host, await AsyncClient.connect(state_dir) as client:
 
         async def starter(lane: int) -> None:
