@@ -12,14 +12,17 @@ import pytest
 from tests.attach.test_terminal import DETACH, SHELL, sit_down
 from tests.cli.helpers import Cli
 from tests.cli.terminals import Terminal, finish
-from tests.support import eventually
+from tests.service.daemons import ROOT_LEAVE
 
 
 @contextmanager
 def daemon(cli: Cli, socket: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Serving at ``socket`` until the block ends."""
-    with cli.popen("serve", "--allow-root", "--socket", str(socket), stdout=subprocess.PIPE) as process:
+    words = ("serve", "--json", *ROOT_LEAVE, "--socket", str(socket))
+    with cli.popen(*words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         try:
+            assert process.stdout is not None
+            assert process.stdout.readline()  # it is ready
             yield process
         finally:
             process.kill()
@@ -30,16 +33,11 @@ def socket(tmp_path: Path) -> Path:
     return tmp_path / "service.sock"
 
 
-def served(cli: Cli, socket: Path) -> bool:
-    return cli("list", "--socket", str(socket)).code == 0
-
-
 def test_the_same_over_a_socket_and_over_its_restart(cli: Cli, terminal: Terminal, socket: Path) -> None:
     run = cli.start(*SHELL)
     at = ("--socket", str(socket))
     with ExitStack() as later:
         with daemon(cli, socket):
-            eventually(lambda: served(cli, socket), timeout=20)
             child = sit_down(terminal, run, *at)
             child.send("echo one$((1)); stty size\r")
             child.expect("one1\r\n40 120")
