@@ -142,6 +142,31 @@ async def test_a_thousand_connections(sup: Supervisor) -> None:
     await server.close(drain=1)
 
 
+async def test_who_does_not_take_its_answer_is_dropped(sup: Supervisor) -> None:
+    """Or a few hundred of them would hold gigabytes, and all places."""
+    server = Server(sup, stall=0.2)
+    await server.start()
+    http = Http(server.path)
+    run_id = await http.start("head", "-c", "3000000", "/dev/zero")
+    await http.wait(run_id)
+    with raw(server.path) as stuck:
+        stuck.sendall(f"GET /v1/runs/{run_id}/events?limit=1000 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        await eventually_async(lambda: server.connections == 1)
+        await eventually_async(lambda: server.connections == 0)
+        assert stuck.recv(15) == b"HTTP/1.1 200 OK"
+    async with connected(server.path) as slow:  # taking a little is enough
+        await slow.request("GET", f"/v1/runs/{run_id}/events?limit=1000")
+        head = await slow.event()
+        size = int(dict(head.headers)[b"content-length"])
+        got, pieces = 0, 0
+        while got < size:
+            got += len((await slow.event()).data)
+            pieces += 1
+            if pieces % 20 == 0:
+                await asyncio.sleep(0.05)  # the slowness is what is tested
+    await server.close()
+
+
 @contextmanager
 def descriptors(limit: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

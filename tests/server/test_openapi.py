@@ -23,7 +23,8 @@ from tests.server.hosted import hosted
 from tests.server.http import Http
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = int(
+# More of them: DURABLE_SUPERVISOR_API_EXAMPLES=500 make test TESTS=tests/server/test_openapi.py
+EXAMPLES = int(os.environ.get("DURABLE_SUPERVISOR_API_EXAMPLES", "12"))
     os.environ.get("DURABLE_SUPERVISOR_API_EXAMPLES", "12")
 )  # each starts, stops or reads for real
 

@@ -33,12 +33,17 @@ class Acceptor:
     def __init__(self, service: Service, manager: web.Server) -> None:
         self._service = service
         self._manager = manager
+        self.stall = service.stall
         self._callers: Mapping[int, Caller] = service.callers
         self._open: dict[Connection, int] = {}  # with its uid
         self._refused = 0
         self._coming: set[asyncio.Task[None]] = set()  # accepted, not yet connections
         self._pause: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def connections(self) -> int:
+        return len(self._open)
 
     def listen(self, listener: socket.socket) -> None:
         """Take in whoever comes, until `leave`."""
@@ -151,7 +156,7 @@ class _Counted(Connection):
         caller: Caller | None,
         refusal: SupervisorError | None,
     ) -> None:
-        super().__init__(manager, caller, refusal)
+        super().__init__(manager, caller, refusal, acceptor.stall)
         self._acceptor = acceptor
         self._uid = uid
 

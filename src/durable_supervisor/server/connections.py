@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -42,10 +43,10 @@ class _NoAccessLog(AbstractAccessLogger):
 class Connection(web.RequestHandler):
     """One client.  ``caller`` is None, and ``refusal`` what it is told, when it is not let in."""
 
-    __slots__ = ("busy", "caller", "idle_since", "refusal")
+    __slots__ = ("_stall", "_watch", "busy", "caller", "idle_since", "refusal")
 
     def __init__(
-        self, manager: web.Server, caller: Caller | None, refusal: SupervisorError | None = None
+        self, manager: web.Server, caller: Caller | None, refusal: SupervisorError | None, stall: float
     ) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(
@@ -61,6 +62,8 @@ class Connection(web.RequestHandler):
         )
         self.caller = caller
         self.refusal = refusal
+        self._stall = stall
+        self._watch: asyncio.TimerHandle | None = None
         self.busy = False  # a request is in flight
         self.idle_since = loop.time()
 
@@ -68,13 +71,27 @@ class Connection(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send the answer; what aiohttp refuses before any handler is put in our words."""
+        self._watch_progress(sys.maxsize)
         try:
             answer = http_failure(resp) if isinstance(resp, web.HTTPException) else resp
             done: tuple[web.StreamResponse, bool] = await super().finish_response(request, answer, start_time)
             return done
         finally:
+            if self._watch is not None:
+                self._watch.cancel()
             self.busy = False
             self.idle_since = asyncio.get_running_loop().time()
+
+    def _watch_progress(self, unsent: int) -> None:
+        """Drop a client that takes nothing of its answer, and would keep it in our memory."""
+        if self.transport is None:
+            return
+        left = self.transport.get_write_buffer_size()
+        if 0 < left == unsent:
+            self.transport.abort()
+            return
+        loop = asyncio.get_running_loop()
+        self._watch = loop.call_later(self._stall, self._watch_progress, left)
 
     def handle_error(
         self,

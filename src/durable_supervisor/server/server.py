@@ -82,6 +82,11 @@ class Server:
         return self._service.phase
 
     @property
+    def connections(self) -> int:
+        """Clients that are connected."""
+        return 0 if self._acceptor is None else self._acceptor.connections
+
+    @property
     def waiting(self) -> int:
         """Calls that stay: followers, attached viewers, waiters."""
         return self._service.waiting
