@@ -122,8 +122,8 @@ def test_what_holds_a_slot(state: str, facts: dict[str, Any], expected: bool) ->
 
 
 def slot_row(name: str, state: str, owner: str = "a", **facts: Any) -> SlotRow:
-    known: dict[str, Any] = {"attempt": 1, "serial": next(_serials), "priority": 0, "shard": "0000", "boot_id": BOOT}
-    known |= {"resolution": None, "evidence": None, "stop_requested": False}
+    known: dict[str, Any] = {"attempt": 1, "serial": next(_serials), "priority": 0}
+    known |= {"shard": "0000", "boot_id": BOOT, "resolution": None, "evidence": None, "stop_requested": False}
     return SlotRow(name, owner, name, RunState(state), **(known | facts))
 
 

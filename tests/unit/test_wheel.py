@@ -101,20 +101,27 @@ def test_the_wheel_carries_every_file(wheel: Path) -> None:
 
 
 def test_what_is_imported_is_declared() -> None:
-    """Third parties of the core are dependencies; typer and rich come with the cli extra."""
-    imported: dict[str, set[str]] = {"core": set(), "cli": set()}
-    for path in (ROOT / "src").rglob("*.py"):
-        part = "cli" if "cli" in path.relative_to(ROOT / "src").parts else "core"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                imported[part] |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-                imported[part].add(node.module.partition(".")[0])
+    """Third parties of the core are dependencies; those of cli, client and server come with an extra."""
+    extra_of = {"cli": "cli", "client": "client", "server": "daemon"}
+    declared = {None: {distribution(line) for line in PROJECT["dependencies"]}}
+    for name, lines in PROJECT["optional-dependencies"].items():
+        declared[name] = declared[None] | {distribution(line) for line in lines}
     ours = set(sys.stdlib_module_names) | {"durable_supervisor"}
-    core = {distribution(line) for line in PROJECT["dependencies"]}
-    extra = {distribution(line) for line in PROJECT["optional-dependencies"]["cli"]}
-    assert imported["core"] - ours <= core
-    assert imported["cli"] - ours <= core | extra
+    package = ROOT / "src" / "durable_supervisor"
+    for path in package.rglob("*.py"):
+        extra = extra_of.get(path.relative_to(package).parts[0])
+        assert third_parties(path) - ours <= declared[extra], path
+
+
+def third_parties(path: Path) -> set[str]:
+    """The top-level names of all that a file imports absolutely."""
+    imported: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            imported.add(node.module.partition(".")[0])
+    return imported
 
 
 def test_pins_agree_with_the_declared_ranges() -> None:

@@ -74,7 +74,8 @@ class StopReceipt:
     """What a stop came to.
 
     ``result``: ``stopping`` (this stop began the ladder), ``already_stopping``, ``already_ended``,
-    or ``not_started`` (it was queued, and never will start).  ``confirmed``: the run is over, with nothing left of it running.
+    or ``not_started`` (it was queued, and never will start).  ``confirmed``: the run is over,
+    with nothing left of it running.
     """
 
     run_id: str
