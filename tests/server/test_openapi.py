@@ -25,8 +25,6 @@ from tests.server.http import Http
 ROOT = Path(__file__).resolve().parents[2]
 # More of them: DURABLE_SUPERVISOR_API_EXAMPLES=500 make test TESTS=tests/server/test_openapi.py
 EXAMPLES = int(os.environ.get("DURABLE_SUPERVISOR_API_EXAMPLES", "12"))
-    os.environ.get("DURABLE_SUPERVISOR_API_EXAMPLES", "12")
-)  # each starts, stops or reads for real
 
 
 def test_the_checked_in_description_is_current() -> None:
