@@ -177,6 +177,23 @@ def test_head_and_tail_and_nothing_between() -> None:
     assert len(pane.head) + len(pane.tail) + pane.left_out == 10_000 == pane.lines["stdout"]
 
 
+@pytest.mark.parametrize("waiting", [300, 3000, 1 << 20])
+def test_what_is_left_out_is_counted(waiting: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much of it was read for colours, and wherever the chunks end."""
+    monkeypatch.setattr(panes, "MAX_LINES", 20)
+    monkeypatch.setattr(panes, "MAX_WAITING", waiting)
+    printed = b"".join(b"\x1b[3%dmline %04d\n" % (number % 8, number) for number in range(500))
+    pane = Pane()
+    for at in range(0, len(printed), 97):
+        pane.add("stdout", 0.0, at + 1, printed[at : at + 97])
+    pane.finish()
+    whole = [line for line in [*pane.head, *pane.tail] if not line.continued]
+    assert pane.lines["stdout"] == 500
+    assert "".join(span.text for span in whole[0].spans) == "line 0000"
+    assert "".join(span.text for span in whole[-1].spans) == "line 0499"
+    assert 0 <= len(pane.head) + len(pane.tail) + pane.left_out - 500 <= 2  # a cut line is there in two parts
+
+
 def test_a_line_without_end_is_shown_in_parts() -> None:
     pane = Pane()
     for _ in range(30):

@@ -8,7 +8,7 @@ from ...model.view import RunView
 from .collect import Collector
 from .markup import span, text
 from .pane import Line
-from .words import clock, plural
+from .words import clock, plural, size
 
 _CODES = {"stdout": "o", "stderr": "e", "note": "n"}
 _BATCH = 200
@@ -25,11 +25,11 @@ def section(view: RunView, seen: Collector) -> Iterator[str]:
     if not pane.head:
         yield '<p class="none">The program printed nothing.</p>'
     yield from _lines(pane.head)
-    if pane.left_out or pane.left_out_characters:
+    if pane.left_out or pane.left_out_bytes:
         yield (
-            f'<div class="l n"><b></b><pre>{plural(pane.left_out, "line")} '
-            f"({plural(pane.left_out_characters, 'character')}) left out of this page; "
-            f"all of it: dsup logs {text(view.id)}, or logs with the bundle</pre></div>\n"
+            f'<div class="l n"><b></b><pre>{plural(pane.left_out, "line")}, about '
+            f"{size(pane.left_out_bytes)}, left out of this page; "
+            f"all of it: dsup logs {text(view.id)}, or dsup logs with the bundle</pre></div>\n"
         )
     yield from _lines(pane.tail)
     yield "</div></section>\n"

@@ -95,19 +95,17 @@ class Painter:
             elif kind == "sgr":
                 self.look = look_after(self.look, found)
             else:
-                yield Span("␛" if kind == "sequence" else visible(found), mark=True)
+                yield Span("ESC" if kind == "sequence" else visible(found), mark=True)
 
 
 def visible(character: str) -> str:
-    """What is shown for a character that cannot be: ``␀``, ``\\x9b``, ``U+202E``; ``\\xff`` for a byte."""
+    """What is shown for a character that cannot be: ``\\r``, ``\\x00``, ``U+202E``; ``\\xff`` for a byte."""
     point = ord(character)
-    if point < 0x20:
-        return chr(0x2400 + point)
-    if point == 0x7F:
-        return "␡"
-    if 0xDC80 <= point <= 0xDCFF:  # PEP 383
+    if 0xDC80 <= point <= 0xDCFF:  # a byte that is not UTF-8 (PEP 383)
         return f"\\x{point - 0xDC00:02x}"
-    return f"\\x{point:02x}" if point < 0x100 else f"U+{point:04X}"
+    if character == "\r":
+        return "\\r"
+    return f"\\x{point:02x}" if point < 0x80 else f"U+{point:04X}"
 
 
 def look_after(look: Look, sequence: str) -> Look:
