@@ -10,11 +10,11 @@ import pytest_asyncio
 
 from durable_supervisor import Supervisor
 from durable_supervisor.server.server import Server
-from tests.client.faces import FACES, AsyncFace, Face, SyncFace
+from tests.client.faces import FACES, Face, Kind
 
 
 @pytest.fixture(params=sorted(FACES))
-def kind(request: pytest.FixtureRequest) -> type[AsyncFace] | type[SyncFace]:
+def kind(request: pytest.FixtureRequest) -> Kind:
     return FACES[request.param]
 
 
@@ -33,9 +33,7 @@ async def server(sup: Supervisor) -> AsyncIterator[Server]:
 
 
 @pytest_asyncio.fixture
-async def face(
-    kind: type[AsyncFace] | type[SyncFace], server: Server, state_dir: Path
-) -> AsyncIterator[Face]:
+async def face(kind: Kind, server: Server, state_dir: Path) -> AsyncIterator[Face]:
     connected = await kind.connect(state_dir)
     yield connected
     await connected.close()

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 from durable_supervisor import AsyncClient, Client
+from tests.client.raw import RawService
 
 _END = object()
 
@@ -56,6 +57,7 @@ class SyncFace:
 
 
 Face = AsyncFace | SyncFace
+Kind = type[AsyncFace] | type[SyncFace]
 FACES: dict[str, type[AsyncFace] | type[SyncFace]] = {"async": AsyncFace, "sync": SyncFace}
 
 
@@ -78,3 +80,10 @@ def in_thread(work: Callable[[], Any]) -> Awaitable[Any]:
 
     threading.Thread(target=run, daemon=True).start()
     return done
+
+
+async def first_call_to(kind: Kind, service: RawService, **options: Any) -> Face:
+    """A client whose kept connection is given up, so that the next call makes visit 1."""
+    face = await kind.connect(service.state_dir, **options)
+    face.client._connections._idle.pop()[0].close()
+    return face

@@ -162,3 +162,27 @@ STARTED = {
     "survives_unit_restart": None,
 }
 FEED = {"schema": "durable-supervisor/feed-page/1", "entries": [], "next_after": 0}
+
+
+async def nothing(visit: Visit) -> None:
+    """Close at once."""
+
+
+def says(*words: bytes) -> Behaviour:
+    """Takes a request and answers with these bytes, then ends the connection."""
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        for word in words:
+            await visit.say(word)
+
+    return behave
+
+
+def in_turn(*behaviours: Behaviour) -> Behaviour:
+    """One for each connection; the last one for all that follow."""
+
+    async def behave(visit: Visit) -> None:
+        await behaviours[min(visit.number, len(behaviours) - 1)](visit)
+
+    return behave

@@ -1,6 +1,6 @@
 """kill -9 of the service under its clients, again and again: nothing comes twice, is lost, or runs twice.
 
-``DURABLE_SUPERVISOR_HEAVY=1`` makes it 20 runs with 20 followers each.
+``LOAD_TESTS_FULL=1`` makes it 20 runs with 20 followers each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.client.faces import AsyncFace, Face, SyncFace
 from tests.contract.hosts import HostScript
 from tests.contract.runs import check_gapless
 
-HEAVY = os.environ.get("DURABLE_SUPERVISOR_HEAVY") == "1"
+FULL = os.environ.get("LOAD_TESTS_FULL") == "1"
 
 HOST = """
 from durable_supervisor.server.server import Server
@@ -77,7 +77,7 @@ def check_whole(events: list[Any], lines: int) -> None:
 
 async def test_followers_and_waiters_outlive_their_service(state_dir: Path, tmp_path: Path) -> None:
     """Killed twice under 20 live runs; every follower sees each seq once, to the end."""
-    count, each, lines = 20, 20 if HEAVY else 1, 300 if HEAVY else 120
+    count, each, lines = 20, 20 if FULL else 1, 300 if FULL else 120
     async with service(state_dir, tmp_path) as host:
         faces: list[Face] = [await AsyncFace.connect(state_dir), await SyncFace.connect(state_dir)]
         command = Command(argv=["sh", "-c", COUNTING.format(lines=lines)])
