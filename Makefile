@@ -27,6 +27,10 @@ test: venv ## Run the whole test suite (TESTS=path, PYTEST_ARGS=... to narrow it
 systemd: venv ## Test our unit under a real systemd, in namespaces of its own (root, cgroup v2)
 	@DURABLE_SUPERVISOR_TEST_SYSTEMD=1 $(PY) -m pytest tests/service/test_systemd.py
 
+.PHONY: load
+load: venv ## Test the service under load, in the long form: kills, restarts, crowds, deaf followers
+	@LOAD_TESTS_FULL=1 $(PY) -m pytest tests/service/test_load.py
+
 .PHONY: lint
 lint: venv ## Check style and likely bugs
 	@$(PY) -m ruff check .

@@ -45,6 +45,7 @@ class HostScript:
         env |= options.pop("env", {})
         prefix = options.pop("prefix", [])
         command = [*prefix, sys.executable, "-c", script, str(state_dir), str(self.report_path)]
+        command += options.pop("arguments", ())
         with open(self.errors_path, "wb") as errors:
             options.setdefault("stderr", errors)
             options.setdefault("stdin", subprocess.DEVNULL)
