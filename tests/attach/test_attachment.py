@@ -68,7 +68,7 @@ async def test_the_past_then_the_present_and_every_event_once(runs: Runs) -> Non
 
 
 async def test_a_program_sees_the_size_of_the_viewer(runs: Runs) -> None:
-    run = await terminal_run(runs, "stty size; trap 'stty size; exit' WINCH; while :; do sleep 0.05; done")
+    run = await terminal_run(runs, "trap 'stty size; exit' WINCH; stty size; while :; do sleep 0.05; done")
     async with runs.sup.attach(run.id) as attached:
         await until(attached, b"30 100")
         assert await attached.lease() is True
