@@ -87,6 +87,7 @@ def test_reading_verbs_take_a_bundle(shared: Cli, run_id: str, tmp_path: Path) -
     shared.ok("export", run_id, "-o", file)
     elsewhere = Cli(tmp_path / "no state directory")
     assert elsewhere.ok("inspect", file, "--json").document["run_id"] == run_id
+    assert [run["run_id"] for run in elsewhere.ok("list", file, "--json").document["runs"]] == [run_id]
     assert elsewhere.ok("events", file, "--limit", "1").stdout.split()[2] == "run.dispatched"
     assert elsewhere.ok("logs", file, "--raw").raw == shared.ok("logs", run_id, "--raw").raw
     assert elsewhere("replay", file, "--quiet", "--speed", "99").raw == b"out\n\x1b[31mred\xff\n"

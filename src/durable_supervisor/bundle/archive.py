@@ -10,6 +10,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -130,23 +131,16 @@ class _Bounded:
         return True
 
 
-class _judged:  # noqa: N801  reads as a word of its with statement
+@contextmanager
+def _judged(path: str) -> Iterator[None]:
     """Turns whatever a malformed file makes zipfile raise into one typed error."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, FormatError):
-            raise _refused(self._path, str(error)) from error
-        if isinstance(error, _MALFORMED):
-            told = str(error)[:200] or type(error).__name__
-            raise _refused(self._path, f"it is no zip file, cut, or damaged ({told})") from error
+    try:
+        yield
+    except FormatError as problem:
+        raise _refused(path, str(problem)) from problem
+    except _MALFORMED as problem:
+        told = str(problem)[:200] or type(problem).__name__
+        raise _refused(path, f"it is no zip file, cut, or damaged ({told})") from problem
 
 
 def _without_waiting(path: str, flags: int) -> int:

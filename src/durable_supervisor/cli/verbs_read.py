@@ -12,11 +12,12 @@ from durable_supervisor.model.states import RunState
 from . import exit_codes, out, parse
 from .escape import escape_text
 from .options import Json, RunId, Settings, SocketPath, StateDir, settings
-from .session import drive, observing
+from .session import drive, is_bundle, observing
 
 if TYPE_CHECKING:
     from durable_supervisor.model.view import RunView
 
+_Bundle = Annotated[str, typer.Argument(metavar="[BUNDLE]", help="List what is in this bundle instead.")]
 _Limit = Annotated[str, typer.Option("--limit", "-n", metavar="N", help="At most this many, newest first.")]
 _States = Annotated[
     list[str] | None,
@@ -33,6 +34,7 @@ _Timeout = Annotated[str | None, typer.Option("--timeout", metavar="TIME", help=
 
 def list_runs(
     context: typer.Context,
+    bundle: _Bundle = "",
     limit: _Limit = "50",
     state: _States = None,
     label: _Label = None,
@@ -51,17 +53,20 @@ def list_runs(
     states = [_state(word) for word in state or ()]
     wanted = None if label is None else next(iter(parse.pairs("label", [label]).items()))
     cursor = None if before is None else parse.whole("before", before, least=1)
-    return drive(_list(shared, parse.whole("limit", limit, least=1), states, wanted, cursor))
+    if bundle and not is_bundle(bundle):
+        raise invalid("bundle", "is not the name of a file", "to see one run, use inspect")
+    return drive(_list(shared, bundle, parse.whole("limit", limit, least=1), states, wanted, cursor))
 
 
 async def _list(
     shared: Settings,
+    bundle: str,
     limit: int,
     states: list[RunState],
     label: tuple[str, str] | None,
     before: int | None,
 ) -> int:
-    async with observing(shared) as observer:
+    async with observing(shared, bundle) as observer:
         page = await observer.list(limit=limit, states=states or None, label=label, before=before)
         place = observer.state_dir
     form = page.to_dict()

@@ -12,6 +12,7 @@ from .words import (
     clock,
     command_line,
     evidence_words,
+    exit_words,
     flat,
     moment,
     outcome_words,
@@ -132,7 +133,7 @@ def _terminal(pty: Mapping[str, object] | None) -> str:
 
 def _exit(receipt: Mapping[str, object]) -> str:
     found = receipt.get("exit")
-    return flat(found) + " as waitid(2) gave it" if isinstance(found, Mapping) else ""
+    return f"{exit_words(found)}, as waitid(2) gave it" if isinstance(found, Mapping) else ""
 
 
 def _stop(stop: object) -> str:

@@ -25,14 +25,21 @@ def signal_word(number: object) -> str:
 def outcome_words(view: RunView) -> str:
     """``exited 3``, ``ended by signal KILL``, ``cancelled, exit 0``; without an outcome the state."""
     outcome = view.outcome
-    if outcome is None:
-        return view.state.value.replace("_", " ")
-    how = f"exit {outcome.code}" if outcome.signal is None else f"signal {signal_word(outcome.signal)}"
-    if outcome.kind.value == "exited":
-        return f"exited {outcome.code}"
-    if outcome.kind.value == "signaled":
-        return f"ended by {how}"
-    return f"{outcome.kind.value.replace('_', ' ')}, {how}"
+    return view.state.value.replace("_", " ") if outcome is None else ended_words(outcome.to_dict())
+
+
+def ended_words(outcome: Form) -> str:
+    """The same from an outcome's JSON form."""
+    kind, how = outcome.get("kind"), exit_words(outcome)
+    if kind == "exited":
+        return f"exited {outcome.get('code')}"
+    return f"ended by {how}" if kind == "signaled" else f"{str(kind).replace('_', ' ')}, {how}"
+
+
+def exit_words(status: Form) -> str:
+    """``exit 3`` or ``signal KILL``, from an object with ``code`` and ``signal``."""
+    signal = status.get("signal")
+    return f"exit {status.get('code')}" if signal is None else f"signal {signal_word(signal)}"
 
 
 def tone(view: RunView) -> str:
@@ -149,11 +156,6 @@ def _spawned(detail: Form) -> str:
     return f"process {_pid(detail)}: {detail.get('canonical') or detail.get('requested') or ''}"
 
 
-def _exited(detail: Form) -> str:
-    signal = detail.get("signal")
-    return f"exit {detail.get('code')}" if signal is None else f"signal {signal_word(signal)}"
-
-
 def _stopping(detail: Form) -> str:
     grace = detail.get("grace")
     reason = str(detail.get("reason", "")).replace("_", " ")
@@ -170,7 +172,7 @@ def _signalled(detail: Form) -> str:
 
 def _finished(detail: Form) -> str:
     outcome, duration = detail.get("outcome"), detail.get("duration")
-    words = [flat(outcome)]
+    words = [ended_words(outcome) if isinstance(outcome, Mapping) else "finished"]
     if isinstance(duration, int | float):
         words.append(f"after {span(float(duration))}")
     return ", ".join(words)
@@ -180,7 +182,7 @@ _EVENTS: dict[str, Callable[[Form], str]] = {
     Kind.RUN_DISPATCHED: _dispatched,
     Kind.PROGRAM_SPAWNED: _spawned,
     Kind.PROGRAM_RELEASED: lambda detail: "the gate is open",
-    Kind.PROGRAM_EXITED: _exited,
+    Kind.PROGRAM_EXITED: exit_words,
     Kind.RUN_STOPPING: _stopping,
     Kind.PROGRAM_SIGNALLED: _signalled,
     Kind.RUN_FINISHED: _finished,
