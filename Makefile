@@ -29,7 +29,7 @@ systemd: venv ## Test our unit under a real systemd, in namespaces of its own (r
 
 .PHONY: load
 load: venv ## Test the service under load, in the long form: kills, restarts, crowds, deaf followers
-	@LOAD_TESTS_FULL=1 $(PY) -m pytest tests/service/test_load.py
+	@LOAD_TESTS_FULL=1 $(PY) -m pytest tests/service/test_load.py tests/client/test_restarts.py
 
 .PHONY: lint
 lint: venv ## Check style and likely bugs
