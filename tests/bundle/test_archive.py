@@ -110,6 +110,11 @@ def _wrong_digest(path: Path) -> None:
     bundle(path, {**found, LOG: b"no log at ALL"}, manifest_of(found))
 
 
+def _wrong_document(path: Path) -> None:
+    found = members()
+    bundle(path, {**found, "run.json": found["run.json"].replace(b"make", b"MAKE")}, manifest_of(found))
+
+
 def _wrong_size(path: Path) -> None:
     found = members()
     bundle(path, {**found, LOG: b"longer than it was said to be"}, manifest_of(found))
@@ -196,6 +201,7 @@ def _fifo(path: Path) -> None:
 
 WRONG: list[tuple[str, Maker, str]] = [
     ("digest", _wrong_digest, "is not what manifest.json says"),
+    ("document", _wrong_document, "run.json is not what manifest.json says"),
     ("size", _wrong_size, "has another size"),
     ("missing", _missing_member, "is missing"),
     ("unlisted", _unlisted_member, "'receipt.json' is not in manifest.json"),
@@ -240,6 +246,13 @@ async def test_a_document_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(archive, "MAX_DOCUMENT", 100_000)
     found = {**members(), "run.json": b" " * 200_000}  # packs to almost nothing
     assert "run.json is too large" in await refusal(bundle(tmp_path / "b", found))
+
+
+async def test_a_document_of_many_values_is_not_read(tmp_path: Path) -> None:
+    values = b"[" + b"[]," * (archive.MAX_VALUES // 2 + 1) + b"[]]"
+    path = bundle(tmp_path / "b", {**members(), "run.json": values})
+    assert path.stat().st_size < 100_000
+    assert "run.json has too many values" in await refusal(path)
 
 
 async def test_a_member_that_lies_about_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

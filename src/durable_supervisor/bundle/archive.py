@@ -18,8 +18,9 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from .contents import DOCUMENTS, MANIFEST, FormatError, Manifest, Member, parse_log_name
 
 MAX_MEMBERS = 100_000
-MAX_DOCUMENT = 64 << 20  # bytes of one JSON document
-_MAX_READ = 64 << 20  # bytes that the zip's own directory may ask for at once
+MAX_DOCUMENT = 32 << 20  # bytes of one JSON document
+MAX_VALUES = 4_000_000  # in one JSON document
+_MAX_READ = 16 << 20  # bytes that the zip's own directory may ask for at once
 _CHUNK = 1 << 20
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
@@ -93,8 +94,12 @@ class Archive:
     def _json(self, name: str, claim: Member | None) -> dict[str, Any]:
         if self._members[name].file_size > MAX_DOCUMENT:
             raise FormatError(f"{name} is too large")
+        content = b"".join(self._read(name, claim))
+        # A few kilobytes can unpack to millions of empty lists, each many times its text in memory.
+        if sum(map(content.count, (b",", b"[", b"{"))) > MAX_VALUES:
+            raise FormatError(f"{name} has too many values")
         try:
-            form = json.loads(b"".join(self._read(name, claim)))
+            form = json.loads(content)
         except (ValueError, RecursionError):
             raise FormatError(f"{name} is not JSON") from None
         if not isinstance(form, dict):
