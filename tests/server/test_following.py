@@ -149,17 +149,12 @@ async def test_idle_followers_slow_no_other_call(http: Http, server: Server, tmp
         for _ in range(8):
             opened = following(server.path, f"/v1/runs/{run_id}/follow")
             followers.append(await stack.enter_async_context(opened))
-        await asyncio.gather(*(_read_up_to(follower, newest) for follower in followers))
+        await asyncio.gather(*(follower.skip_to(newest) for follower in followers))
         beside = await _calls(http)
         await let_go(http, run_id)
         for follower in followers:
             assert (await follower.all())[-1].event == "end"
     assert beside < alone * 5 + 3, (alone, beside)
-
-
-async def _read_up_to(follower: Events, seq: int) -> None:
-    while (message := await follower.next()) is not None and (message.id or 0) < seq:
-        pass
 
 
 async def _calls(http: Http) -> float:
