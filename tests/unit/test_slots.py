@@ -52,6 +52,14 @@ def test_the_ruling(bounds: Any, load: Any, refused: Any, queued: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("queue", "waiting", "ruling"),
+    [(False, 0, START), (False, 3, START), (True, 0, START), (True, 3, QUEUED)],
+)
+def test_who_only_passes_puts_nobody_before_those_that_wait(queue: bool, waiting: int, ruling: Any) -> None:
+    assert rule(Bounds(), Load(1, 1, waiting), queue=queue, serves_queue=False) == ruling
+
+
+@pytest.mark.parametrize(
     ("field", "value"),
     [
         ("max_concurrent_runs", 0),
@@ -220,6 +228,14 @@ def test_what_the_journal_says_is_loaded() -> None:
     assert counts(slots) == (2, 2)
     slots.note(run_row("one", "finished"))
     assert [one.run_id for one in slots.pick()] == ["four"]  # let go before, so it goes first
+
+
+def test_who_only_passes_lets_go_who_was_let_go_before_and_nobody_else() -> None:
+    slots = Slots(Bounds(), BOOT, serves_queue=False)
+    slots.load([slot_row("one", "running")], [slot_row("two", "queued"), slot_row("three", "starting")])
+    assert [one.run_id for one in slots.pick()] == ["three"]
+    slots.note(run_row("one", "finished"))
+    assert (slots.pick(), counts(slots)) == ([], (1, 1))
 
 
 def test_parallel_admissions_never_exceed_the_limit() -> None:

@@ -91,7 +91,9 @@ async def owning(shared: Settings) -> AsyncIterator[Owner]:
     from durable_supervisor.api.owner import Owner
     from durable_supervisor.process.places import state_directory
 
-    owner = Owner(Terms(state_directory(shared.state_dir), socket=shared.socket, serve=False))
+    passing = {"serve_queue": False}  # the limits are a longer-lived owner's
+    terms = Terms(state_directory(shared.state_dir), socket=shared.socket, serve=False, owning=passing)
+    owner = Owner(terms)
     waiting = asyncio.get_running_loop().call_later(_PATIENCE, _tell_who_owns, shared)
     try:
         await owner.seat()

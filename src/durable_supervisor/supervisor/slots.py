@@ -79,11 +79,13 @@ class Waiter:
         return (not self.told, -self.priority, self.serial)
 
 
-def rule(bounds: Bounds, load: Load, *, queue: bool) -> RunState | Refusal:
+def rule(bounds: Bounds, load: Load, *, queue: bool, serves_queue: bool = True) -> RunState | Refusal:
     """What becomes of a start: ``STARTING`` in a slot of its own, ``QUEUED``, or refused."""
     lacking = _lacking(bounds, load)
     if lacking is None:
-        return RunState.STARTING
+        # Who only passes does not know the limits.  That others wait says that there was no slot.
+        behind = queue and not serves_queue and load.queued > 0
+        return RunState.QUEUED if behind else RunState.STARTING
     if not queue:
         return lacking
     most = bounds.max_queued_runs
@@ -139,10 +141,13 @@ class Slots:
     Admissions ask it in the journal's thread, the loop tells it of ends: one lock, held
     for some microseconds.  An entry carries its attempt, so that late news of an
     earlier attempt does not free the slot of the next.
+
+    Without ``serves_queue`` nobody is let go who was not let go before.
     """
 
-    def __init__(self, bounds: Bounds, boot_id: str) -> None:
+    def __init__(self, bounds: Bounds, boot_id: str, serves_queue: bool = True) -> None:
         self.bounds = bounds
+        self._serves_queue = serves_queue
         self._boot_id = boot_id
         self._lock = threading.Lock()
         self._held: dict[Key, int] = {}
@@ -169,7 +174,7 @@ class Slots:
         with self._lock:
             self._drop(key)  # of an earlier attempt, which is proven over
             load = Load(len(self._held), self._by_owner[key[0]], len(self._queued))
-            ruling = rule(self.bounds, load, queue=queue)
+            ruling = rule(self.bounds, load, queue=queue, serves_queue=self._serves_queue)
             if isinstance(ruling, Refusal):
                 raise exhausted(ruling)
             if ruling is RunState.QUEUED:
@@ -216,9 +221,11 @@ class Slots:
     def pick(self) -> list[Waiter]:
         """Those whose turn it is; each holds a slot from now on."""
         with self._lock:
-            if not self._waiting:
+            # Who has been let go and not told has its slot since then: telling it is no dispatch.
+            waiting = [one for one in self._waiting.values() if self._serves_queue or one.told]
+            if not waiting:
                 return []
-            chosen = next_in_line(self.bounds, self._by_owner, self._waiting.values())
+            chosen = next_in_line(self.bounds, self._by_owner, waiting)
             for waiter in chosen:
                 self._drop(waiter.key)
                 self._hold(waiter.key, waiter.attempt)

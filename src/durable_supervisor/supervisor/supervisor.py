@@ -60,7 +60,7 @@ class Supervisor(Observer):
         ident: Identity,
         clock: Clock,
         zygote: bool | None,
-        bounds: Bounds,
+        slots: Slots,
     ) -> None:
         super().__init__(place)
         self._ownership = ownership
@@ -81,7 +81,7 @@ class Supervisor(Observer):
             interval=math.inf,
             executor=self._lookup.threads,
         )
-        self._slots = Slots(bounds, boot_id())
+        self._slots = slots
         self._dispatcher = Dispatcher(
             place, journal, ident, clock, self._lookup.blocking, self._on_news, zygote, self._slots
         )
@@ -103,25 +103,32 @@ class Supervisor(Observer):
         max_concurrent_runs: int | None = None,
         max_runs_per_owner: int | None = None,
         max_queued_runs: int | None = DEFAULT_QUEUED_RUNS,
+        serve_queue: bool = True,
     ) -> Opening[Supervisor]:
         """Own ``state_dir`` (else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's state directory).
 
         Use it with ``async with``, or await it and call `close`.  ``wait`` is how many
         seconds to wait for a short-lived owner.  ``zygote``: fork workers from a small
         preloaded process (None: from the second start on) or start each by exec (False).
-        ``max_…``: how many runs may hold a slot (in all, and of one owner) and wait in the
-        queue; None: any number.  Lower ones than before end nobody.
+        ``max_…``: how many runs may hold a slot (in all, and of one owner) and wait in the queue;
+        None: any number.  Lower ones than before end nobody.  ``serve_queue``: False for an owner
+        that is only passing: queued runs stay for the next.
 
         Raises ``INVALID_REQUEST``, ``STATE_DIR_IN_USE`` (``details["pid"]``), ``STATE_DIR_REFUSED``,
         ``NO_SPACE``, ``JOURNAL_MISSING``, ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``,
         ``JOURNAL_NEWER``, ``JOURNAL_CORRUPT``, ``BUSY``.
         """
         bounds = Bounds(max_concurrent_runs, max_runs_per_owner, max_queued_runs)
-        return Opening(lambda: cls._open(state_dir, wait, zygote, bounds))
+        return Opening(lambda: cls._open(state_dir, wait, zygote, bounds, serve_queue))
 
     @classmethod
     async def _open(
-        cls, state_dir: str | os.PathLike[str] | None, wait: float, zygote: bool | None, bounds: Bounds
+        cls,
+        state_dir: str | os.PathLike[str] | None,
+        wait: float,
+        zygote: bool | None,
+        bounds: Bounds,
+        serve_queue: bool,
     ) -> Supervisor:
         check_platform()
         place = directory.locate(state_dir)
@@ -135,7 +142,7 @@ class Supervisor(Observer):
         except BaseException:
             ownership.release()
             raise
-        sup = cls(place, ownership, journal, ident, Clock(), zygote, bounds)
+        sup = cls(place, ownership, journal, ident, Clock(), zygote, Slots(bounds, boot_id(), serve_queue))
         try:
             await sup._reconciler.pass_once()
             failpoint("open.judged")
