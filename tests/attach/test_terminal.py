@@ -182,6 +182,16 @@ def test_lines_and_the_end_of_input_for_a_program_with_a_pipe(cli: Cli, terminal
     assert finish(child)[1] == 0
 
 
+def test_what_is_typed_in_one_go_arrives_before_its_end(cli: Cli, terminal: Terminal) -> None:
+    run = cli.start("--stdin", "open", "--", "cat")
+    child = terminal("attach", run)
+    child.expect("program.released")
+    child.send("".join(f"line {number}\n" for number in range(20)) + "\x04")
+    child.expect("exited 0")
+    assert finish(child)[1] == 0
+    assert cli.ok("logs", run).stdout.splitlines() == [f"line {number}" for number in range(20)]
+
+
 def test_a_run_that_is_over_is_replayed(cli: Cli, terminal: Terminal) -> None:
     run = cli.start(
         "--pty", "--", "sh", "-c", r"printf '\033[31mred\033[6n\033[c\033]11;?\007 then\n'; exit 2"

@@ -146,15 +146,17 @@ class Conversation:
         return False
 
     async def _send(self, typed: Typed) -> None:
-        while not typed.ended:
+        ended = False
+        while not ended:
             data = await typed.next()
-            if typed.ended and self._raw is not None:
+            ended = typed.ended  # as of now: what is typed while this is sent comes in its turn
+            if ended and self._raw is not None:
                 self._leave(Left.HUNG_UP)
                 return
             self._sending = True
             try:
                 if await self._lease():
-                    await self._attached.write_stdin(data, eof=typed.ended)
+                    await self._attached.write_stdin(data, eof=ended)
             except SupervisorError as error:
                 self._refused(error)
             self._sending = False
