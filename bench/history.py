@@ -19,7 +19,7 @@ from durable_supervisor.journal.rows import Intent
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.ids import new_run_id
 from durable_supervisor.model.outcome import natural
-from durable_supervisor.model.request import StartRequest
+from durable_supervisor.model.request import Queueing, StartRequest
 from durable_supervisor.model.states import RunState, Trigger
 from durable_supervisor.process.clock import Clock, boot_id
 from durable_supervisor.process.identity import self_identity
@@ -28,7 +28,7 @@ from durable_supervisor.runlog.create import create_log
 from durable_supervisor.runlog.format import EVENT, SegmentHeader, encode_json, encode_record, salt_of
 from durable_supervisor.runlog.paths import RunPaths, shard_of
 from durable_supervisor.runlog.writer import LogWriter
-from durable_supervisor.supervisor.admission import Place, Prepared, Queueing
+from durable_supervisor.supervisor.admission import Place, Prepared
 from durable_supervisor.supervisor.hosting import read_host
 from durable_supervisor.worker.ending import make_receipt
 

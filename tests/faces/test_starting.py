@@ -78,7 +78,7 @@ async def test_the_program_gets_what_was_asked_for(face: Face, tmp_path: Path) -
 
 async def test_what_cannot_be_asked_names_its_field(face: Face) -> None:
     wrong: dict[str, Any] = {
-        "request_id": "a b", "labels": {"": "x"}, "completion": "never", "priority": 101,
+        "request_id": "a b", "labels": {"": "x"}, "completion": "never", "queue": 1, "priority": 101,
     }  # fmt: skip
     for field, value in wrong.items():
         async with refusing(ErrorCode.INVALID_REQUEST, Phase.VALIDATE, {"field": field}):

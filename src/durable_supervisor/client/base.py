@@ -9,7 +9,7 @@ from typing import Final
 from ..model.answers import Run
 from ..model.command import Command, Completion, Limits, completion_of
 from ..model.ids import new_id
-from ..model.request import StartRequest
+from ..model.request import Queueing, StartRequest
 from . import verbs
 from .calls import Calls
 from .connections import Connections
@@ -54,4 +54,4 @@ class Base:
             labels=labels if labels is not None else {},
             owner=owner,
         )
-        return verbs.start(request, queue=queue, priority=priority, host=host_facts(command))
+        return verbs.start(request, Queueing(queue, priority), host=host_facts(command))

@@ -13,7 +13,7 @@ from ..model.errors import invalid, unknown_run
 from ..model.forms import event_of
 from ..model.ids import RUN_ID_LENGTH
 from ..model.page import Page
-from ..model.request import DEFAULT_OWNER, StartRequest
+from ..model.request import DEFAULT_OWNER, Queueing, StartRequest
 from ..model.states import RunState
 from ..model.view import RunView
 from .request import (
@@ -55,7 +55,7 @@ SILENCE: Final = 60.0  # four heartbeats of a stream
 _NO_KIND: Final = "-"  # a filter that lets nothing pass
 
 
-def start(request: StartRequest, *, queue: bool, priority: int, host: Mapping[str, object]) -> Call[Run]:
+def start(request: StartRequest, queueing: Queueing, *, host: Mapping[str, object]) -> Call[Run]:
     """``host``: see `host.host_facts`."""
     command = request.command
     form = {
@@ -73,8 +73,8 @@ def start(request: StartRequest, *, queue: bool, priority: int, host: Mapping[st
         "limits": request.limits.to_dict(),
         "completion": request.completion.value,
         "labels": dict(request.labels),
-        "queue": queue,
-        "priority": priority,
+        "queue": queueing.queue,
+        "priority": queueing.priority,
         "host": host,
         # The default stands for the caller's own, whatever that is called.
         **(dict(_claim(request.owner)) if request.owner != DEFAULT_OWNER else {}),
@@ -161,7 +161,8 @@ def write_stdin(run: str, piece: bytes, eof: bool, timeout: float) -> Call[Contr
 
 def resize(run: str, columns: int, rows: int, timeout: float) -> Call[ControlReceipt]:
     check_timeout("timeout", timeout)
-    return Call(_deed("resize", run, {"columns": columns, "rows": rows}, timeout), ControlReceipt.from_dict)
+    form = {"columns": columns, "rows": rows, "timeout": timeout}
+    return Call(_deed("resize", run, form, timeout), ControlReceipt.from_dict)
 
 
 def resolve(run: str, action: str, note: str) -> Call[RunView]:

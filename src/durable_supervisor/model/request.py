@@ -10,6 +10,7 @@ from .command import MAX_LABELS, Command, Completion, Limits, completion_of
 from .errors import invalid
 
 DEFAULT_OWNER = "local"
+MAX_PRIORITY = 100
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OWNER = re.compile(r"[A-Za-z0-9._:@/-]{1,128}")
 _LABEL_VALUE = re.compile(r"[^\0\ud800-\udfff]*")  # lone surrogates fit neither JSON nor SQLite
@@ -37,6 +38,24 @@ class StartRequest:
             raise invalid("owner", "must be 1 to 128 characters out of A-Z a-z 0-9 . _ : @ / -")
         object.__setattr__(self, "completion", completion_of(self.completion))
         object.__setattr__(self, "labels", _labels(self.labels))
+
+
+@dataclass(frozen=True, slots=True)
+class Queueing:
+    """May a start wait for a slot, and before whom?  No part of what is asked for: it is in no digest.
+
+    Raises ``INVALID_REQUEST``.
+    """
+
+    queue: bool = False
+    priority: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.queue, bool):
+            raise invalid("queue", "must be true or false")
+        whole = isinstance(self.priority, int) and not isinstance(self.priority, bool)
+        if not whole or abs(self.priority) > MAX_PRIORITY:
+            raise invalid("priority", f"must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
 
 
 def check_request_id(request_id: object) -> str:

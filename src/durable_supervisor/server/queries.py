@@ -12,6 +12,7 @@ from multidict import MultiMapping
 from ..model.arguments import MAX_PAGE
 from ..model.errors import invalid
 from ..model.states import RunState
+from ..model.winsize import MAX_SIDE
 
 _DIGITS = re.compile(r"[0-9]{1,19}")
 _SECONDS = re.compile(r"[0-9]{1,10}(\.[0-9]{1,9})?")
@@ -114,7 +115,7 @@ def one_of(name: str, description: str, *choices: str) -> Parameter:
 
 def size(name: str, description: str) -> Parameter:
     """Columns or rows of a terminal."""
-    return Parameter(name, _between(1, 10_000), description, _range(1, 10_000))
+    return Parameter(name, _between(1, MAX_SIDE), description, _range(1, MAX_SIDE))
 
 
 def _range(least: int, most: int) -> dict[str, Any]:

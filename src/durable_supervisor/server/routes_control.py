@@ -100,7 +100,8 @@ async def resize(call: Call) -> web.Response:
     """Give the run's terminal a new size."""
     body = call.form(ResizeBody)
     run_id = await call.run()
-    return _control(await call.service.whole(call.supervisor.resize(run_id, body.columns, body.rows)))
+    resizing = call.supervisor.resize(run_id, body.columns, body.rows, timeout=body.timeout)
+    return _control(await call.service.whole(resizing))
 
 
 async def resolve(call: Call) -> web.Response:

@@ -10,15 +10,13 @@ from ..journal.rows import Admission, Intent
 from ..model.digest import field_digest, request_digests
 from ..model.environment import program_environment
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
-from ..model.request import StartRequest
+from ..model.request import Queueing, StartRequest
 from ..model.secrets import redact_text, secret_spans, secret_values
 from ..model.states import RunState
 from ..process.channel import encode_frame
 from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths
 from ..worker.spec import STDIN_BYTES, STDIN_NULL, STDIN_OPEN
-
-MAX_PRIORITY = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +28,6 @@ class Host:
     umask: int
     nested_in: str | None
     survives_unit_restart: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Queueing:
-    """May a start wait for a slot, and before whom?  Raises ``INVALID_REQUEST``."""
-
-    queue: bool = False
-    priority: int = 0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.queue, bool):
-            raise invalid("queue", "must be true or false")
-        whole = isinstance(self.priority, int) and not isinstance(self.priority, bool)
-        if not whole or abs(self.priority) > MAX_PRIORITY:
-            raise invalid("priority", f"must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
 
 
 @dataclass(frozen=True, slots=True)

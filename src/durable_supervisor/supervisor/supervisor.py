@@ -17,7 +17,7 @@ from ..model.command import Command, Completion, Limits, check_timeout, completi
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
 from ..model.platform import check_platform
-from ..model.request import DEFAULT_OWNER, StartRequest
+from ..model.request import DEFAULT_OWNER, Queueing, StartRequest
 from ..model.states import JUDGED_STATES, OPEN_STATES, SETTLED_STATES, RunState
 from ..model.view import RunView
 from ..process.clock import Clock, boot_id
@@ -26,7 +26,7 @@ from ..reconcile.loop import Reconciler
 from ..reconcile.observe import Place
 from . import opening
 from . import state_dir as directory
-from .admission import Host, Prepared, Queueing
+from .admission import Host, Prepared
 from .dispatch import Dispatcher, Word
 from .hosting import read_host
 from .logs import report

@@ -23,9 +23,8 @@ from ..model.command import (
     OnLimit,
     Terminal,
 )
-from .base import Document, RunId, Seconds, Seq
-
-Size = Annotated[int, Field(ge=1, le=10_000)]
+from ..model.request import MAX_PRIORITY
+from .base import Document, RunId, Seconds, Seq, Side
 
 
 class Base64Form(Document):
@@ -52,8 +51,8 @@ class TextForm(Document):
 class TerminalForm(Document):
     """A pseudo-terminal for the program."""
 
-    columns: Size = 80
-    rows: Size = 24
+    columns: Side = 80
+    rows: Side = 24
     term: Annotated[str, Field(max_length=64)] = "xterm-256color"
 
 
@@ -113,7 +112,7 @@ class StartBody(Document):
     owner: str | None = Field(default=None, description="must be the caller's own, unless it is an operator")
     namespace: str | None = Field(default=None, description="the same")
     queue: bool = Field(default=False, description="wait for a free slot instead of CAPACITY_EXHAUSTED")
-    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
     host: HostForm | None = None
 
 
@@ -135,8 +134,9 @@ class SignalBody(Document):
 class ResizeBody(Document):
     """The new size of a run's terminal."""
 
-    columns: Size
-    rows: Size
+    columns: Side
+    rows: Side
+    timeout: Seconds = 5.0
 
 
 class ResolveBody(Document):
