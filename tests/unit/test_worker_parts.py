@@ -20,6 +20,7 @@ from durable_supervisor.worker.ladder import KILL_BOUND, Ladder, Step
 from durable_supervisor.worker.main import _record_crash
 from durable_supervisor.worker.poller import READ, WRITE, Poller
 from durable_supervisor.worker.spec import Spec
+from durable_supervisor.worker.stdin import StdinFeed
 
 # The ladder.
 
@@ -290,6 +291,27 @@ def test_a_timer_months_away_is_no_error(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"x")
     poller.turn()
     assert seen == ["ready"]
+
+
+# Its stdin.
+
+
+def test_the_end_of_a_closed_stdin_leaves_alone_who_has_its_number_now(pipe: tuple[int, int]) -> None:
+    poller, answers = Poller(), []
+    reader, writer = os.pipe()
+    feed = StdinFeed(writer, poller)
+    os.close(reader)
+    feed.write(b"x", lambda result, count: answers.append((result, count)))
+    heir = os.dup(pipe[0])
+    os.dup2(heir, writer)
+    poller.watch(writer, READ, lambda _: answers.append(("heard", 0)))
+    feed.end(lambda result, count: answers.append((result, count)))
+    os.write(pipe[1], b"x")
+    poller.at("too late", time.monotonic() + 5, lambda: None)
+    poller.turn()
+    for fd in {heir, writer}:
+        os.close(fd)
+    assert answers == [("closed", 0), ("closed", 0), ("heard", 0)]
 
 
 # Its own failure.

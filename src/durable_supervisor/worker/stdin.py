@@ -78,6 +78,8 @@ class StdinFeed:
                 continue
             del self._queue[0]
             done("written", len(view))
+        if not self._open:
+            return  # its number may be another descriptor's by now
         self._poller.forget(self._fd)
         if self._closing:
             self._shut()
