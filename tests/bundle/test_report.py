@@ -31,6 +31,10 @@ EXPECTED = (
     "exited 3", "make report", "status is the kernel's own", "hello", "TERM to 2 processes", "team=infra",
     "4.0 KiB of stdout not kept here (limit)", "nightly, owner local",
 )  # fmt: skip
+DETAILS = [
+    "identity", "grace", "reason", "signal", "pids", "step", "outcome", "duration", "code", "bytes", "stream",
+    "op",
+]  # fmt: skip
 VOID = {"meta", "input"}
 
 
@@ -139,6 +143,25 @@ def test_hostile_words_stay_words_wherever_they_stand(text: str, data: bytes) ->
     assert "<script>alert" not in page
     assert "\u202e" not in page
     assert "\x00" not in page
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_documents_of_any_shape_make_a_page(draw: st.DataObject) -> None:
+    """A stranger's bundle may say anything where a number or an object should stand."""
+    receipt = {name: draw.draw(JUNK) for name in RECEIPT}
+    limits = {name: draw.draw(JUNK) for name in ("timeout", "grace", "max_stdout_bytes", "on_limit")}
+    detail: dict[str, object] = {name: draw.draw(JUNK) for name in DETAILS}
+    kinds = [value for name, value in vars(Kind).items() if name.isupper() and value != Kind.OUTPUT]
+    events = [Event(seq, 0, seq, kind, detail) for seq, kind in enumerate(kinds, start=1)]
+    check(page_of(view_of(receipt=receipt, limits=limits, program={"pid": draw.draw(JUNK)}), events))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...model.view import RunView
 from .collect import Collector, Mark
 from .markup import text
-from .words import clock, outcome_words, plural, size, span
+from .words import clock, number, outcome_words, plural, size, span
 
 _WIDTH = 1040
 _LEFT, _RIGHT = 70, 14
@@ -138,14 +138,14 @@ def _outline(bins: list[int], width: float, most: int, scale: Scale, *, up: bool
 
 
 def _deadline(view: RunView, seen: Collector, scale: Scale, foot: int) -> str:
-    timeout = view.limits.get("timeout")
-    if not isinstance(timeout, int | float):
+    timeout = number(view.limits.get("timeout"))
+    if timeout is None:
         return ""
     began = next((phase.seconds for phase in seen.phases if phase.state.value == "running"), 0.0)
     if began + timeout > scale.seconds * 1.001:
         return ""
     x = scale.x(began + timeout)
-    words = f"timeout {span(float(timeout))}"
+    words = f"timeout {span(timeout)}"
     return (
         f'<path class="due" d="M{x} {_BAND_TOP + _BAND_HEIGHT + 4}V{foot}"/>'
         f'<text class="note end" x="{x - 5}" y="{_BASE - _UP + 10}">{text(words)}</text>'

@@ -15,6 +15,7 @@ from .words import (
     exit_words,
     flat,
     moment,
+    number,
     outcome_words,
     plural,
     size,
@@ -28,9 +29,9 @@ _LONG_COMMAND = 160  # characters, from which it is a script rather than a headl
 def header(view: RunView, seen: Collector) -> str:
     """How it ended, what it was, and how that is known."""
     receipt = view.receipt or {}
-    took = receipt.get("duration")
+    took = number(receipt.get("duration"))
     began = moment(receipt.get("started_at") or iso_time(view.created_ns))
-    how_long = span(float(took)) if isinstance(took, int | float) else f"{span(seen.seconds)} seen"
+    how_long = f"{span(seen.seconds)} seen" if took is None else span(took)
     command = command_line(view.argv)
     long = ' class="long"' if len(command) > _LONG_COMMAND else ""
     return (
@@ -139,10 +140,10 @@ def _exit(receipt: Mapping[str, object]) -> str:
 def _stop(stop: object) -> str:
     if not isinstance(stop, Mapping):
         return ""
-    grace = stop.get("grace")
+    grace = number(stop.get("grace"))
     words = [str(stop.get("reason")).replace("_", " ")]
-    if isinstance(grace, int | float):
-        words.append(f"grace {span(float(grace))}")
+    if grace is not None:
+        words.append(f"grace {span(grace)}")
     if stop.get("escalated"):
         words.append("KILL after it")
     return ", ".join(words)
@@ -170,11 +171,12 @@ def _stream(receipt: Mapping[str, object], stream: str) -> str:
 def _usage(usage: object) -> str:
     if not isinstance(usage, Mapping):
         return ""
-    user, system, peak = (usage.get(name) for name in ("user_seconds", "system_seconds", "max_rss_kib"))
+    names = ("user_seconds", "system_seconds", "max_rss_kib")
+    user, system, peak = (number(usage.get(name)) for name in names)
     words = []
-    if isinstance(user, int | float) and isinstance(system, int | float):
-        words.append(f"{span(float(user))} user, {span(float(system))} system")
-    if isinstance(peak, int | float):
+    if user is not None and system is not None:
+        words.append(f"{span(user)} user, {span(system)} system")
+    if peak is not None:
         words.append(f"{size(peak * 1024)} at most")
     return ", ".join(words)
 
@@ -182,9 +184,9 @@ def _usage(usage: object) -> str:
 def _limits(limits: Mapping[str, object]) -> str:
     words = []
     for name in ("timeout", "idle_timeout", "grace"):
-        value = limits.get(name)
-        if isinstance(value, int | float):
-            words.append(f"{name.replace('_', ' ')} {span(float(value))}")
+        value = number(limits.get(name))
+        if value is not None:
+            words.append(f"{name.replace('_', ' ')} {span(value)}")
     words += [f"{stream} {size(limits.get(f'max_{stream}_bytes'))}" for stream in ("stdout", "stderr")]
     return ", ".join([*words, f"then {limits.get('on_limit')}"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import signal as signals
 from collections.abc import Callable, Mapping
@@ -70,11 +71,20 @@ def command_line(argv: object) -> str:
     return " ".join(shlex.quote(str(word)) for word in argv) if isinstance(argv, list | tuple) else ""
 
 
+def number(value: object) -> float | None:
+    """A finite number of a document's, which may be anything."""
+    try:
+        found = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
 def size(count: object) -> str:
     """``512 B``, ``1.5 KiB``, ``64.0 MiB``."""
-    if not isinstance(count, int | float):
+    value = number(count)
+    if value is None:
         return "-"
-    value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
@@ -157,9 +167,9 @@ def _spawned(detail: Form) -> str:
 
 
 def _stopping(detail: Form) -> str:
-    grace = detail.get("grace")
+    grace = number(detail.get("grace"))
     reason = str(detail.get("reason", "")).replace("_", " ")
-    return reason + (f", grace {span(float(grace))}" if isinstance(grace, int | float) else "")
+    return reason if grace is None else f"{reason}, grace {span(grace)}"
 
 
 def _signalled(detail: Form) -> str:
@@ -171,10 +181,10 @@ def _signalled(detail: Form) -> str:
 
 
 def _finished(detail: Form) -> str:
-    outcome, duration = detail.get("outcome"), detail.get("duration")
+    outcome, duration = detail.get("outcome"), number(detail.get("duration"))
     words = [ended_words(outcome) if isinstance(outcome, Mapping) else "finished"]
-    if isinstance(duration, int | float):
-        words.append(f"after {span(float(duration))}")
+    if duration is not None:
+        words.append(f"after {span(duration)}")
     return ", ".join(words)
 
 
