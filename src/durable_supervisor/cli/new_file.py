@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from contextlib import suppress
@@ -13,6 +14,7 @@ from durable_supervisor.model.errors import SupervisorError, invalid
 from . import out
 
 _MODE = 0o600
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class NewFile:
@@ -74,13 +76,26 @@ class NewFile:
             if self._force:
                 os.replace(self._temporary, self.path)
             else:
-                os.link(self._temporary, self.path)  # unlike rename, never over what came meanwhile
-                os.unlink(self._temporary)
+                _move_to_free_place(self._temporary, self.path)
         except FileExistsError:
             raise _taken() from None
         except OSError as problem:
             raise _unusable(problem) from problem
         self._temporary = None
+
+
+def _move_to_free_place(temporary: str, path: str) -> None:
+    """Unlike rename(2), link(2) never goes over what came meanwhile; not every file system has it."""
+    try:
+        os.link(temporary, path)
+    except OSError as problem:
+        if problem.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            raise FileExistsError(path) from None
+        os.rename(temporary, path)
+    else:
+        os.unlink(temporary)
 
 
 def _taken() -> SupervisorError:

@@ -80,7 +80,7 @@ def tick_step(seconds: float) -> float:
 
 def _tick(at: float, step: float) -> str:
     if step >= 60:
-        return span(at) if at else "0"
+        return span(at).removesuffix(" 00s").removesuffix(" 00m").removesuffix(" 00h") if at else "0"
     if at and step < 0.001:
         return f"{at * 1000:g} ms"
     return f"{at * 1000:.0f} ms" if step < 0.1 and at < 1 and at else f"{at:g} s" if at else "0"
@@ -148,7 +148,7 @@ def _deadline(view: RunView, seen: Collector, scale: Scale, foot: int) -> str:
     words = f"timeout {span(timeout)}"
     return (
         f'<path class="due" d="M{x} {_BAND_TOP + _BAND_HEIGHT + 4}V{foot}"/>'
-        f'<text class="note end" x="{x - 5}" y="{_BASE - _UP + 10}">{text(words)}</text>'
+        f'<text class="note end" x="{x - 5}" y="{_BASE + _DOWN}">{text(words)}</text>'
     )
 
 
