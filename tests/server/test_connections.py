@@ -14,7 +14,10 @@ import pytest_asyncio
 
 from durable_supervisor import Supervisor, SupervisorError
 from durable_supervisor.server.connections import Held, decide
+from durable_supervisor.server.metrics import Metrics
+from durable_supervisor.server.peers import Caller, callers_by_uid
 from durable_supervisor.server.server import Server
+from durable_supervisor.server.service import Service
 from tests.server.http import Http, connected, dial, following, raw
 from tests.support import eventually_async
 
@@ -62,6 +65,26 @@ async def test_idle_connections_lock_nobody_out(small: Server) -> None:
     await eventually_async(lambda: sum(reader.at_eof() for reader, _ in idle) >= 1)
     for _, writer in idle:
         writer.close()
+
+
+async def test_the_bound_holds_for_those_who_come_at_once(small: Server) -> None:
+    """All of them have connected before the service's loop gets to look at the first."""
+    crowd = [raw(small.path) for _ in range(100)]
+    await eventually_async(lambda: small.connections > 0)
+    for _ in range(20):
+        assert small.connections <= 8
+        await asyncio.sleep(0)
+    for one in crowd:
+        one.close()
+    await eventually_async(lambda: served(small))
+
+
+def test_one_of_several_users_gets_a_share(sup: Supervisor) -> None:
+    def share(*callers: Caller) -> int:
+        return Service(sup, callers_by_uid(os.geteuid(), callers), 8, Metrics(sup)).max_of_one_user
+
+    assert share() == share(Caller(os.geteuid())) == 8
+    assert share(Caller(65001)) == share(Caller(65001), Caller(65002)) == 6
 
 
 async def test_the_default_keeps_32_idle_ones(http: Http, server: Server) -> None:

@@ -35,8 +35,8 @@ class Acceptor:
         self._manager = manager
         self.stall = service.stall
         self._callers: Mapping[int, Caller] = service.callers
-        self._open: dict[Connection, int] = {}  # with its uid
-        self._refused = 0
+        self._open: dict[Connection, int] = {}  # with its uid; from when it is decided about
+        self._refused: set[Connection] = set()  # kept for a moment, to be told why
         self._coming: set[asyncio.Task[None]] = set()  # accepted, not yet connections
         self._pause: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -65,7 +65,9 @@ class Acceptor:
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_AT_ONCE):
             try:
-                connection, _ = listener.accept()
+                with forks.no_fork:  # a copy of the host must not keep it open: the client would wait for us
+                    connection, _ = listener.accept()
+                    forks.guard(connection.fileno())
             except OSError as error:
                 if error.errno in _SHORT_OF:
                     self._pause_accepting(listener)
@@ -85,23 +87,28 @@ class Acceptor:
         try:
             uid = peer_uid(connection)
         except OSError:
-            connection.close()
+            forks.close_socket(connection)
             return
         refusal = self._refusal(uid)
-        if refusal is not None and self._refused >= MAX_REFUSALS:
-            connection.close()  # without a word: there are too many of them
+        if refusal is not None and len(self._refused) >= MAX_REFUSALS:
+            forks.close_socket(connection)  # without a word: there are too many of them
             return
-        protocol = _Counted(self, uid, self._manager, self._callers.get(uid), refusal)
+        protocol = _Counted(self, self._manager, self._callers.get(uid), refusal)
+        # At once: of many who come together, each is decided about before the first is connected.
+        self._count(protocol, uid)
         try:
             await self._loop.connect_accepted_socket(lambda: protocol, connection)
         except (OSError, ValueError):
-            connection.close()  # it has gone already
+            forks.close_socket(connection)  # it has gone already
+            self.closed(protocol)
 
     def _refusal(self, uid: int) -> SupervisorError | None:
+        """Why ``uid`` gets no further connection, if so; an idle one may have to go for it."""
         if uid not in self._callers:
             return denied(uid)
-        most = self._service.max_connections
-        share = most if len(self._callers) <= 2 else most - most // 4
+        most, share = self._service.max_connections, self._service.max_of_one_user
+        if len(self._open) < share:
+            return None
         settled = self._loop.time() - _GRACE_SECONDS
         held = {
             Held(one_uid, None if one.busy or one.idle_since > settled else one.idle_since): one
@@ -121,13 +128,12 @@ class Acceptor:
         logger().warning("out_of_descriptors", connections=len(self._open))
 
     def _let_go(self, connection: Connection) -> None:
-        self._open.pop(connection, None)
+        self.closed(connection)
         connection.force_close()
 
-    def opened(self, connection: Connection, uid: int) -> None:
-        """A connection has been made."""
+    def _count(self, connection: Connection, uid: int) -> None:
         if connection.refusal is not None:
-            self._refused += 1
+            self._refused.add(connection)
             # Whatever it does by then: it does not get to hold the place.
             self._loop.call_later(REFUSAL_SECONDS, connection.force_close)
             return
@@ -135,35 +141,32 @@ class Acceptor:
         self._service.metrics.connections.inc()
 
     def closed(self, connection: Connection) -> None:
-        """A connection has ended."""
-        if connection.refusal is not None:
-            self._refused -= 1
-            return
-        self._open.pop(connection, None)
-        self._service.metrics.connections.dec()
+        """A connection has ended.  Idempotent."""
+        self._refused.discard(connection)
+        if self._open.pop(connection, None) is not None:
+            self._service.metrics.connections.dec()
 
 
 class _Counted(Connection):
-    """A connection that tells the acceptor of its beginning and its end."""
+    """A connection that tells the acceptor of its end."""
 
-    __slots__ = ("_acceptor", "_descriptor", "_uid")
+    __slots__ = ("_acceptor", "_descriptor")
 
     def __init__(
         self,
         acceptor: Acceptor,
-        uid: int,
         manager: web.Server,
         caller: Caller | None,
         refusal: SupervisorError | None,
     ) -> None:
         super().__init__(manager, caller, refusal, acceptor.stall)
         self._acceptor = acceptor
-        self._uid = uid
+        self.busy = True  # not connected yet, it cannot be closed for another
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._descriptor = forks.guard(transport.get_extra_info("socket").fileno())
+        self._descriptor: int = transport.get_extra_info("socket").fileno()
         super().connection_made(transport)
-        self._acceptor.opened(self, self._uid)
+        self.busy = False
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)

@@ -50,6 +50,9 @@ class Service:
         self.heartbeat = heartbeat  # seconds between two signs of life to a quiet follower
         self.stall = stall  # seconds that a follower may take nothing before it is dropped
         self.started_ns = time.time_ns()
+        # Against root, who could end the service, nobody needs a share, nor root against its own user.
+        shared = not set(callers) <= {os.geteuid(), 0}
+        self.max_of_one_user = max_connections - max_connections // 4 if shared else max_connections
         self.pid = os.getpid()
         self.draining = asyncio.Event()
         self.waiting = 0

@@ -39,18 +39,9 @@ class SocketFile:
         """Listen there.  Raises ``SOCKET_IN_USE``, ``STATE_DIR_REFUSED``; then nothing has changed."""
         try:
             with _through(self.folder) as directory:
-                listener = self._listen(f"{directory}/.{self._name}.new")
-                try:
-                    self._put_in_place(directory)
-                except BaseException:
-                    forks.close_socket(listener)
-                    raise
-                finally:
-                    with suppress(OSError):
-                        os.unlink(f"{directory}/.{self._name}.new")
+                return self._bind(directory, f"{directory}/.{self._name}.new")
         except OSError as error:
             raise _refused(self.path, f"cannot be made: {error.strerror}") from error
-        return listener
 
     def in_place(self) -> bool:
         """Does the path still lead to our socket?"""
@@ -63,27 +54,37 @@ class SocketFile:
                 os.unlink(self.path)
         self._made = None
 
-    def _listen(self, temporary: str) -> socket.socket:
+    def _bind(self, directory: str, temporary: str) -> socket.socket:
         """A socket that listens before it has its name, so that nobody ever finds it refusing."""
         with suppress(FileNotFoundError):
             os.unlink(temporary)  # of a service that was killed just here
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        with forks.no_fork:
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+            forks.guard(listener.fileno())  # or a forked copy of the host would seem to serve after its death
         try:
-            # Linux takes the file's mode from the socket's own: private from the first moment,
-            # without changing the process's umask under other threads of the host.
-            os.fchmod(listener.fileno(), 0o600)
-            listener.bind(temporary)
-            if self._group is not None:
-                os.chown(temporary, -1, self._group)
-            os.chmod(temporary, self._mode)
-            listener.listen(_BACKLOG)
-            listener.setblocking(False)
-            self._made = _inode(temporary)
+            self._listen(listener, temporary)
+            made = _inode(temporary)
+            self._put_in_place(directory)
+            # Only now: the number of a file that is gone may be another's, which is not ours to remove.
+            self._made = made
         except BaseException:
-            listener.close()
+            forks.close_socket(listener)
             raise
-        forks.guard(listener.fileno())  # or a forked copy of the host would seem to serve after its death
+        finally:
+            with suppress(OSError):
+                os.unlink(temporary)
         return listener
+
+    def _listen(self, listener: socket.socket, temporary: str) -> None:
+        # Linux takes the file's mode from the socket's own: private from the first moment,
+        # without changing the process's umask under other threads of the host.
+        os.fchmod(listener.fileno(), 0o600)
+        listener.bind(temporary)
+        if self._group is not None:
+            os.chown(temporary, -1, self._group)
+        os.chmod(temporary, self._mode)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
 
     def _put_in_place(self, directory: str) -> None:
         place = f"{directory}/{self._name}"
