@@ -28,7 +28,7 @@ async def test_info(http: Http, state_dir: Path) -> None:
     form = document(await http.get("/v1/info"), "info")
     assert form["version"] == __version__
     assert form["api_versions"] == [1]
-    assert form["phase"] == "accepting"
+    assert (form["phase"], form["kind"]) == ("accepting", "embedded")
     assert form["state_dir"] == str(state_dir)
     assert form["caller"] == {"principal": "operator", "owner": "local", "namespace": "default"}
     assert form["runs"] == {"held": 0, "queued": 0}

@@ -15,7 +15,7 @@ import random
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
@@ -24,11 +24,13 @@ from .seat import OwnSeat, Seat, ServedSeat
 
 if TYPE_CHECKING:
     from ..client.aio import AsyncClient
+    from ..client.info import ServiceInfo
     from ..client.locate import Place
     from ..server.server import Server
     from ..supervisor.supervisor import Supervisor
 
 OWNER_WAIT: Final = 10.0  # as for `Supervisor.open`
+DAEMON_PATIENCE: Final = 10.0  # a restart takes a second; one that crashed is started again after some
 _ANSWER_SECONDS: Final = 5.0
 _FIRST_PAUSE: Final = 0.01
 _LONGEST_PAUSE: Final = 0.1  # seconds; a short-lived owner, such as a command line, takes no longer
@@ -40,6 +42,7 @@ class Terms:
 
     ``socket``: the service there, or none.  ``serve``: whether an owner serves the directory's
     socket; None: if it can.  ``wait``: seconds for an owner that does not answer (yet).
+    ``daemon_patience``: seconds that a daemon has to come back before its place is taken.
     ``owning``: further arguments of `Supervisor.open`.
     """
 
@@ -47,6 +50,7 @@ class Terms:
     socket: str | None = None
     serve: bool | None = None
     wait: float = OWNER_WAIT
+    daemon_patience: float = DAEMON_PATIENCE
     owning: dict[str, Any] = field(default_factory=dict)
     chance: Callable[[], float] = random.random
 
@@ -79,15 +83,41 @@ async def take_seat(terms: Terms) -> Seat:
     raise AssertionError("count() has no end")
 
 
+async def take_next_seat(lost: Seat | None, terms: Terms) -> Seat:
+    """As `take_seat`, after ``lost`` has gone: where that was a daemon, it has its place back if it returns.
+
+    Its time begins when nobody owns the directory: a daemon may drain for long before it goes.
+    """
+    if terms.socket is not None or not isinstance(lost, ServedSeat) or not lost.daemon:
+        return await take_seat(terms)
+    from ..supervisor.state_dir import StateDir, owner_pid
+
+    place, loop = StateDir(terms.state_dir), asyncio.get_running_loop()
+    began = free_since = loop.time()
+    for attempt in itertools.count():
+        served = await reach(terms.state_dir)
+        if served is not None:
+            return served
+        now = loop.time()
+        if owner_pid(place) is not None:
+            free_since = now
+            if now - began >= terms.wait:  # it is stopped, perhaps
+                return await take_seat(replace(terms, wait=0))
+        if now - free_since >= terms.daemon_patience:
+            return await take_seat(terms)
+        await asyncio.sleep(pause(attempt, terms.chance()))
+    raise AssertionError("count() has no end")
+
+
 async def _at(socket: str) -> ServedSeat:
     """The service at a socket that was named: it, or none."""
     client, place = _client(None, socket)
     try:
-        await client.info()
+        info = await client.info()
     except BaseException:
         await client.close()
         raise
-    return ServedSeat(client, place)
+    return _served(client, place, info)
 
 
 async def reach(state_dir: str) -> ServedSeat | None:
@@ -102,7 +132,7 @@ async def reach(state_dir: str) -> ServedSeat | None:
         async with asyncio.timeout(_ANSWER_SECONDS):
             info = await client.info()
         if info.phase == "accepting":
-            return ServedSeat(client, place)
+            return _served(client, place, info)
     except TimeoutError:
         pass  # a stopped process, perhaps: the lock tells whether it lives
     except SupervisorError as error:
@@ -111,6 +141,10 @@ async def reach(state_dir: str) -> ServedSeat | None:
             raise
     await client.close()
     return None
+
+
+def _served(client: AsyncClient, place: Place, info: ServiceInfo) -> ServedSeat:
+    return ServedSeat(client, place, daemon=info.kind == "daemon")
 
 
 def _client(state_dir: str | None, socket: str | None) -> tuple[AsyncClient, Place]:

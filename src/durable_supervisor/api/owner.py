@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
-from .election import Terms, is_loss, pause, take_seat
+from .election import Terms, is_loss, pause, take_next_seat
 
 if TYPE_CHECKING:
     from .seat import Seat
@@ -30,6 +30,11 @@ class Owner:
     def current(self) -> Seat | None:
         """Who answered last."""
         return self._seat
+
+    @property
+    def vacant(self) -> bool:
+        """Is it being found out who answers from now on?"""
+        return self._election is not None
 
     async def seat(self, lost: Seat | None = None) -> Seat:
         """Who answers; elected first where nobody has been yet, or the one that was ``lost`` is still it.
@@ -78,7 +83,8 @@ class Owner:
             await self._seat.close()
 
     async def _elect(self) -> None:
-        left, self._seat = self._seat, await take_seat(self._terms)
+        left = self._seat
+        self._seat = await take_next_seat(left, self._terms)
         if left is not None:
             await left.leave()
 

@@ -75,8 +75,9 @@ class ServedSeat(Seat):
 
     role = "client"
 
-    def __init__(self, client: AsyncClient, place: Place) -> None:
+    def __init__(self, client: AsyncClient, place: Place, *, daemon: bool) -> None:
         super().__init__(client)
+        self.daemon = daemon  # one that goes may well be back in a moment
         self._place = place
 
     async def gone(self) -> None:

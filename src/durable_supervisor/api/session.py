@@ -12,6 +12,7 @@ from ..model.errors import ErrorCode, SupervisorError
 from ..model.ids import new_id
 from ..model.platform import check_platform
 from ..model.request import DEFAULT_OWNER
+from ..model.states import OPEN_STATES
 from ..model.view import RunView
 from ..supervisor import state_dir as directory
 from ..supervisor.logs import logger
@@ -32,7 +33,8 @@ class Session(Observer):
     `reconcile`) is done here, or asked of the process that owns the directory, over its socket.
 
     When that process goes, one of the sessions that stand by takes its place: it judges every
-    run, starts what is queued, and serves the others.  A `start` goes on under the request id
+    run, starts what is queued, and serves the others.  A daemon (`serve`) has ten seconds to come
+    back first; calls that take an owner wait so long.  A `start` goes on under the request id
     it was sent with.  Nothing else that may have been carried out is sent a second time:
     ``SUBMISSION_INDETERMINATE``.
     """
@@ -116,6 +118,8 @@ class Session(Observer):
     ) -> StopReceipt:
         """As `Supervisor.stop`; where no owner answers, as `Observer.stop`, which needs none."""
         self._lookup.check_open()
+        if self._owner.vacant and (await self._lookup.row(run)).state in OPEN_STATES:
+            return await super().stop(run, grace=grace, timeout=timeout)
         try:
             return await self._owner.ask(lambda verbs: verbs.stop(run, grace=grace, timeout=timeout))
         except SupervisorError as error:

@@ -15,8 +15,9 @@ API_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class ServiceInfo:
-    """``phase``: ``accepting`` or ``draining``.  ``caller``: who we are to it (principal, owner, namespace).
+    """``phase``: ``accepting`` or ``draining``.  ``kind``: ``daemon`` or ``embedded``.
 
+    ``caller``: who we are to it (principal, owner, namespace).
     ``limits``: ``max_body_bytes``, ``max_page``, ``max_concurrent_runs`` and so on (None: no
     limit).  ``runs``: how many are ``held`` and ``queued``.
     """
@@ -24,6 +25,7 @@ class ServiceInfo:
     version: str
     api_versions: tuple[int, ...]
     phase: str
+    kind: str
     pid: int
     state_dir: str
     directory_id: str
@@ -49,6 +51,7 @@ class ServiceInfo:
             version=form["version"],
             api_versions=tuple(form["api_versions"]),
             phase=form["phase"],
+            kind=form.get("kind", "embedded"),
             pid=form["pid"],
             state_dir=form["state_dir"],
             directory_id=form["directory_id"],

@@ -133,6 +133,7 @@ class Daemon:
             group=options.socket_group,
             callers=options.callers,
             max_connections=options.max_connections,
+            kind="daemon",
         )
 
     async def _until_stopped(self, supervisor: Supervisor) -> None:

@@ -32,6 +32,7 @@ async def info(call: Call) -> web.Response:
             "version": __version__,
             "api_versions": list(API_VERSIONS),
             "phase": service.phase,
+            "kind": service.kind,
             "pid": service.pid,
             "state_dir": sup.state_dir,
             "directory_id": await sup.journal.read(meta.directory_id) or "",

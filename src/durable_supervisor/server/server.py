@@ -26,7 +26,7 @@ from .keeper import Keeper
 from .metrics import Metrics
 from .peers import Caller, callers_by_uid
 from .pointer import remove_pointer, write_pointer
-from .service import HEARTBEAT_SECONDS, STALL_SECONDS, Phase, Service
+from .service import HEARTBEAT_SECONDS, STALL_SECONDS, Kind, Phase, Service
 from .socket_file import SocketFile
 
 DEFAULT_CONNECTIONS = 512
@@ -40,7 +40,8 @@ class Server:
 
     ``socket``: where to listen instead of in the state directory, an absolute path.
     ``mode`` and ``group`` (a name or a gid) of the socket's file say who may connect;
-    ``callers`` who is admitted then.  ``heartbeat`` and ``stall`` are seconds.
+    ``callers`` who is admitted then.  ``kind``: a ``daemon`` is given time to come back when it
+    goes, before anybody takes its place.  ``heartbeat`` and ``stall`` are seconds.
 
     Raises ``INVALID_REQUEST`` and ``STATE_DIR_REFUSED`` for what cannot be.
     """
@@ -54,6 +55,7 @@ class Server:
         group: str | int | None = None,
         callers: Sequence[Caller] = (),
         max_connections: int = DEFAULT_CONNECTIONS,
+        kind: Kind = "embedded",
         heartbeat: float = HEARTBEAT_SECONDS,
         stall: float = STALL_SECONDS,
         metrics: Metrics | None = None,
@@ -68,6 +70,7 @@ class Server:
             callers_by_uid(os.geteuid(), callers),
             _connections(max_connections),
             Metrics(supervisor) if metrics is None else metrics,
+            kind=kind,
             heartbeat=heartbeat,
             stall=stall,
         )

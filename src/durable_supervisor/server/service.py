@@ -24,6 +24,7 @@ T = TypeVar("T")
 _Form = TypeVar("_Form", bound=BaseModel)
 
 Phase = Literal["accepting", "draining"]
+Kind = Literal["daemon", "embedded"]
 
 HEARTBEAT_SECONDS = 15.0
 STALL_SECONDS = 30.0
@@ -39,6 +40,7 @@ class Service:
         max_connections: int,
         metrics: Metrics,
         *,
+        kind: Kind = "embedded",
         heartbeat: float = HEARTBEAT_SECONDS,
         stall: float = STALL_SECONDS,
     ) -> None:
@@ -46,13 +48,14 @@ class Service:
         self.callers = callers
         self.max_connections = max_connections
         self.metrics = metrics
+        self.kind = kind
         self.max_waiting = max_connections - max_connections // 4
-        self.heartbeat = heartbeat  # seconds between two signs of life to a quiet follower
-        self.stall = stall  # seconds that a follower may take nothing before it is dropped
-        self.started_ns = time.time_ns()
         # Against root, who could end the service, nobody needs a share, nor root against its own user.
         shared = not set(callers) <= {os.geteuid(), 0}
         self.max_of_one_user = max_connections - max_connections // 4 if shared else max_connections
+        self.heartbeat = heartbeat  # seconds between two signs of life to a quiet follower
+        self.stall = stall  # seconds that a follower may take nothing before it is dropped
+        self.started_ns = time.time_ns()
         self.pid = os.getpid()
         self.draining = asyncio.Event()
         self.waiting = 0

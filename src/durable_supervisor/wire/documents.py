@@ -175,6 +175,10 @@ class InfoDocument(Document):
     version: str
     api_versions: list[int]
     phase: Literal["accepting", "draining"] = Field(description="draining: nothing more is started")
+    kind: Literal["daemon", "embedded"] = Field(
+        description="daemon: a process for this alone, which comes back when it is restarted; "
+        "embedded: an application serves beside its own work"
+    )
     pid: Count
     state_dir: str
     directory_id: str
