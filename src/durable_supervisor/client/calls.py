@@ -10,7 +10,8 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from .answer import Answer, error_of, value_of
 from .connections import Connections
 from .failures import CONCLUSIVE, LEAVING, LostError, indeterminate, unavailable
-from .request import Call, Form, Request, Resend
+from .link import Link
+from .request import ANSWER_SECONDS, Call, Form, Request, Resend
 from .steps import Steps, Wait, pause
 from .stream import Stream, batch_of, check_end
 
@@ -87,7 +88,10 @@ class Calls:
             try:
                 with self.connections.using(link):
                     self._check_size(request)
-                    return (yield from link.exchange(request))
+                    yield from link.send(request)
+                    if request.patient:
+                        yield from self._until_it_comes(link)
+                    return (yield from link.answer((yield from link.head(request)), request))
             except LostError as lost:
                 if idle is None or lost.sent:
                     raise
@@ -125,6 +129,17 @@ class Calls:
                 failure = error
             if not (yield from patience.again()):
                 raise failure
+
+    def _until_it_comes(self, link: Link) -> Steps[None]:
+        """However long it takes.  Silence is no death: the service is asked on another connection, and
+        only one that does not answer there either (a stopped process, say) counts as lost."""
+        while not (yield from link.comes(ANSWER_SECONDS)):
+            try:
+                self.connections.keep((yield from self.connections.dial()))
+            except LostError as lost:
+                raise LostError(lost.why, sent=True) from lost
+            except SupervisorError:
+                self.connections.check_open()  # a refusal is an answer, too
 
     def _once(self, request: Request) -> Steps[Answer]:
         try:

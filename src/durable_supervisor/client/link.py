@@ -40,6 +40,11 @@ class Link:
 
     def ask(self, request: Request) -> Steps[h11.Response]:
         """Send it; the head of the answer.  Raises `LostError`."""
+        yield from self.send(request)
+        return (yield from self.head(request))
+
+    def send(self, request: Request) -> Steps[None]:
+        """The whole of it, if the service takes it.  Raises `LostError`."""
         self._sent = 0
         try:
             yield from self.write(_encoded(self._http, request), request.silence)
@@ -47,6 +52,13 @@ class Link:
             if not self._sent:
                 raise LostError(f"it has closed the connection ({error.strerror})") from error
             self._cut = True  # it may have answered without reading on: then its word is still to be read
+
+    def comes(self, seconds: float) -> Steps[bool]:
+        """Is there something to be read, the end included, within so long?"""
+        return (yield Wait(self._sock, seconds))
+
+    def head(self, request: Request) -> Steps[h11.Response]:
+        """The head of the answer.  Raises `LostError`."""
         while True:
             event = yield from self._event(request.silence)
             if isinstance(event, h11.Response):
@@ -67,7 +79,7 @@ class Link:
             raise self._lost(f"it answered with status {head.status_code} and no document")
         return Answer(head.status_code, form)
 
-    def piece(self, silence: float | None) -> Steps[bytes | None]:
+    def piece(self, silence: float) -> Steps[bytes | None]:
         """The next bytes of the answer's body; None at its end.  Raises `LostError`."""
         event = yield from self._event(silence)
         return bytes(event.data) if isinstance(event, h11.Data) else None
@@ -100,7 +112,7 @@ class Link:
         """Idempotent."""
         self._sock.close()
 
-    def write(self, data: bytes, silence: float | None) -> Steps[None]:
+    def write(self, data: bytes, silence: float) -> Steps[None]:
         """Send all of it.  Raises OSError, `LostError`."""
         view = memoryview(data)
         while view:
@@ -113,7 +125,7 @@ class Link:
             self._sent += taken
             view = view[taken:]
 
-    def read(self, silence: float | None) -> Steps[bytes]:
+    def read(self, silence: float) -> Steps[bytes]:
         """Some bytes; none at the end.  Waits even where some are there: an event loop serves others too."""
         while True:
             if not (yield Wait(self._sock, silence)):
@@ -125,7 +137,7 @@ class Link:
             except OSError as error:
                 raise self._lost(f"the connection broke ({error.strerror})") from error
 
-    def _event(self, silence: float | None) -> Steps[h11.Event]:
+    def _event(self, silence: float) -> Steps[h11.Event]:
         while True:
             try:
                 event = self._http.next_event()

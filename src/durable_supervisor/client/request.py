@@ -18,6 +18,7 @@ EVENT_STREAM = "text/event-stream"
 # How long the service may be silent before its connection counts as lost.  For a call that
 # itself takes a while, this comes on top.
 ANSWER_SECONDS = 30.0
+STREAM_SECONDS = 60.0  # the same for a stream: four of its heartbeats
 
 Query = Iterable[tuple[str, str]]
 Form = Mapping[str, Any]
@@ -35,7 +36,8 @@ class Resend(Enum):
 class Request:
     """``subject`` names what it is about, for errors: run id, request id.
 
-    ``silence``: seconds without a byte after which its connection counts as lost; None: no bound.
+    ``silence``: seconds without a byte after which its connection counts as lost.  ``patient``: the
+    answer may take any time, for as long as the service answers others.
     """
 
     verb: str
@@ -45,7 +47,8 @@ class Request:
     body: bytes = field(default=b"", repr=False)  # may hold secrets
     content_type: str = JSON
     accept: str = JSON
-    silence: float | None = ANSWER_SECONDS
+    silence: float = ANSWER_SECONDS
+    patient: bool = False
     subject: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -57,7 +60,7 @@ class Call(Generic[T]):
     make: Callable[[Form], T]
 
 
-def get(verb: str, target: str, query: Query = (), *, silence: float | None = ANSWER_SECONDS) -> Request:
+def get(verb: str, target: str, query: Query = (), *, silence: float = ANSWER_SECONDS) -> Request:
     """A read."""
     return Request(verb, "GET", with_query(target, query), Resend.ONCE, silence=silence)
 

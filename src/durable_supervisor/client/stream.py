@@ -23,7 +23,7 @@ LAST_WORDS = frozenset({"bye", "end", "error"})
 class Stream:
     """Server-sent events as they come."""
 
-    def __init__(self, link: Link, silence: float | None) -> None:
+    def __init__(self, link: Link, silence: float) -> None:
         self._link = link
         self._silence = silence
         self._parser = Parser()

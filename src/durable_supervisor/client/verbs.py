@@ -20,6 +20,7 @@ from .request import (
     ANSWER_SECONDS,
     BYTES,
     EVENT_STREAM,
+    STREAM_SECONDS,
     Call,
     Form,
     Query,
@@ -51,7 +52,6 @@ RESEND: Final[Mapping[str, Resend]] = {
     "resolve": Resend.NEVER,
 }
 
-SILENCE: Final = 60.0  # four heartbeats of a stream
 _NO_KIND: Final = "-"  # a filter that lets nothing pass
 
 
@@ -170,7 +170,7 @@ def resolve(run: str, action: str, note: str) -> Call[RunView]:
 
 
 def reconcile() -> Call[ReconcileReport]:
-    request = post("reconcile", "/v1/reconcile", {}, resend=RESEND["reconcile"], silence=None)
+    request = post("reconcile", "/v1/reconcile", {}, resend=RESEND["reconcile"], patient=True)
     return Call(request, ReconcileReport.from_dict)
 
 
@@ -193,13 +193,21 @@ def _known(run: str) -> str:
 
 
 def _deed(verb: str, run: str, form: Form, timeout: float | None) -> Request:
-    silence = None if timeout is None else timeout + ANSWER_SECONDS
-    return post(verb, _of(run, verb), form, resend=RESEND[verb], silence=silence, subject={"run_id": run})
+    """``timeout``: the service's own bound for it; None where it has none, or one that only it knows."""
+    return post(
+        verb,
+        _of(run, verb),
+        form,
+        resend=RESEND[verb],
+        silence=(timeout or 0.0) + ANSWER_SECONDS,
+        patient=timeout is None,
+        subject={"run_id": run},
+    )
 
 
 def _stream(verb: str, target: str, query: Query) -> Request:
     target = with_query(target, query)
-    return Request(verb, "GET", target, RESEND[verb], accept=EVENT_STREAM, silence=SILENCE)
+    return Request(verb, "GET", target, RESEND[verb], accept=EVENT_STREAM, silence=STREAM_SECONDS)
 
 
 def _range(after: int, kinds: Collection[str] | None, output: bool) -> list[tuple[str, str]]:

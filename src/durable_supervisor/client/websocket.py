@@ -16,7 +16,7 @@ from .answer import told_error
 from .drive import drive
 from .failures import LostError, odd_answer, unavailable
 from .link import Link
-from .request import ANSWER_SECONDS, Form
+from .request import ANSWER_SECONDS, STREAM_SECONDS, Form
 from .steps import Steps
 
 _GOODBYE_SECONDS: Final = 1.0
@@ -115,7 +115,7 @@ class WebSocket:
             while self._come:
                 yield self._come.pop(0)
             if self.close_code is None:
-                await self._receive(None)
+                await self._receive(STREAM_SECONDS)  # the service pings four times in so long
 
     async def close(self) -> None:
         """Say goodbye, if there is still somebody to hear it.  The connection is its maker's to close."""
@@ -125,7 +125,7 @@ class WebSocket:
         except SupervisorError:
             return
 
-    async def _receive(self, silence: float | None) -> None:
+    async def _receive(self, silence: float) -> None:
         try:
             self._come += self._framing.feed(await drive(self._link.read(silence)))
         except LostError as lost:
