@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 from durable_supervisor.model.errors import ErrorCode
@@ -140,5 +139,5 @@ class Helper(HostScript):
 
 
 def counting(book: Path, lines: int, code: int) -> list[str]:
-    """The argv of a program that counts."""
-    return [sys.executable, "-I", "-S", "-c", COUNTING, str(book), str(lines), str(code)]
+    """The argv of a program that counts, for any user."""
+    return ["python3", "-I", "-S", "-c", COUNTING, str(book), str(lines), str(code)]

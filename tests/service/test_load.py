@@ -219,7 +219,11 @@ def half_close(one: socket.socket) -> None:
 
 async def use(state_dir: Path, rounds: int) -> None:
     """Whole lives of runs; what is refused for lack of room is asked for again, as its error says."""
-    async with AsyncClient.connect(state_dir) as client:
+
+    async def reach() -> AsyncClient:
+        return await AsyncClient.connect(state_dir)
+
+    async with await answered(reach) as client:
         for number in range(rounds):
             await a_whole_life(client, f"crowded-{number}")
 
