@@ -47,8 +47,23 @@ def test_term_then_the_grace_then_kill_rounds_then_the_bound() -> None:
     assert steps[-1][0] >= 105 + KILL_BOUND
 
 
-def test_no_grace_means_no_term() -> None:
-    ladder = Ladder(0, 7)
+@pytest.mark.parametrize(
+    ("grace", "expected"),
+    [
+        (5, [(0, Step.TERM), (0.05, Step.HANG_UP), (5, Step.KILL)]),
+        (0.01, [(0, Step.TERM), (0.01, Step.KILL)]),
+        (0, [(0, Step.KILL)]),
+    ],
+)
+def test_a_terminal_is_hung_up_where_there_is_time_for_it(
+    grace: float, expected: list[tuple[float, Step]]
+) -> None:
+    assert descend(Ladder(grace, 0, terminal=True), 0, grace) == expected
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_no_grace_means_no_term(terminal: bool) -> None:
+    ladder = Ladder(0, 7, terminal=terminal)
     assert ladder.step(7)[0] is Step.KILL
     assert ladder.escalated
 
@@ -74,12 +89,13 @@ def test_a_later_stop_can_only_hasten(grace: float, now: float, hastened: bool) 
 @settings(max_examples=200)
 @given(
     grace=st.floats(0, 20),
+    terminal=st.booleans(),
     asks=st.lists(st.tuples(st.floats(0, 3), st.none() | st.floats(0, 30)), max_size=30),
 )
 def test_whatever_is_asked_the_kill_comes_and_is_never_taken_back(
-    grace: float, asks: list[tuple[float, float | None]]
+    grace: float, terminal: bool, asks: list[tuple[float, float | None]]
 ) -> None:
-    ladder, now, kill_by = Ladder(grace, 0), 0.0, grace
+    ladder, now, kill_by = Ladder(grace, 0, terminal=terminal), 0.0, grace
     killed = False
     for pause, hastened in asks:
         now += pause
@@ -89,7 +105,7 @@ def test_whatever_is_asked_the_kill_comes_and_is_never_taken_back(
         step, again = ladder.step(now)
         assert again > 0
         assert (step in (Step.KILL, Step.GIVE_UP)) == (now >= kill_by)
-        if step in (Step.TERM, Step.WAIT):
+        if step in (Step.TERM, Step.HANG_UP, Step.WAIT):
             assert not killed
             assert now + again <= kill_by + 1e-6
         killed = killed or step is Step.KILL

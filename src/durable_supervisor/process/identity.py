@@ -22,14 +22,17 @@ class Liveness(str, Enum):
 class Stat:
     """The few fields of ``/proc/<pid>/stat`` (proc(5)) that matter here."""
 
-    __slots__ = ("pid", "ppid", "start_ticks", "state", "threads")
+    __slots__ = ("foreground", "group", "pid", "ppid", "start_ticks", "state", "threads")
 
-    def __init__(self, pid: int, state: str, ppid: int, threads: int, start_ticks: int) -> None:
+    def __init__(self, pid: int, fields: list[bytes]) -> None:
+        """``fields``: those behind the name, from the state on."""
         self.pid = pid
-        self.state = state
-        self.ppid = ppid
-        self.threads = threads
-        self.start_ticks = start_ticks
+        self.state = fields[0].decode("ascii")
+        self.ppid = int(fields[1])
+        self.group = int(fields[2])
+        self.foreground = int(fields[5])  # the foreground group of its terminal; -1 without one
+        self.threads = int(fields[17])
+        self.start_ticks = int(fields[19])
 
     @property
     def dead(self) -> bool:
@@ -49,8 +52,7 @@ def read_stat(pid: int) -> Stat | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name in parentheses may hold spaces and parentheses: cut at the last one.
-    fields = line[line.rindex(b")") + 2 :].split()
-    return Stat(pid, fields[0].decode("ascii"), int(fields[1]), int(fields[17]), int(fields[19]))
+    return Stat(pid, line[line.rindex(b")") + 2 :].split())
 
 
 def read_identity(pid: int) -> ProcessIdentity | None:

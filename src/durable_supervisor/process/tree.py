@@ -61,6 +61,22 @@ def signal_all(processes: list[Stat], signo: int) -> list[int]:
     return [one.pid for one in processes if signal_ticks(one.pid, one.start_ticks, signo)]
 
 
+def at_terminal(processes: list[Stat], leader: int) -> list[Stat]:
+    """Of these, the ``leader`` of a session and the foreground group of its terminal; none if it has none."""
+    foreground = next((one.foreground for one in processes if one.pid == leader), -1)
+    return [one for one in processes if foreground > 0 and (one.pid == leader or one.group == foreground)]
+
+
+def ignores(one: Stat, signo: int) -> bool:
+    """Would this signal mean nothing to it?  (``SigIgn`` of ``/proc/<pid>/status``, proc(5))"""
+    try:
+        with open(f"/proc/{one.pid}/status", "rb") as file:
+            masks = [line.split()[1] for line in file if line.startswith(b"SigIgn:")]
+    except OSError:
+        return False
+    return bool(masks) and bool(int(masks[0], 16) >> (signo - 1) & 1)
+
+
 def reap_others(leader: int) -> None:
     """Reap every dead child except the leader, whose zombie pins its pid until the end."""
     for pid in children_of(os.getpid()):

@@ -1,7 +1,8 @@
 """The stop ladder, as a pure state machine: what to do now, and when to look again.
 
 TERM then CONT to all, the grace, then kill-and-reap rounds until nothing is
-left; at the bound, whatever remains is named.
+left; at the bound, whatever remains is named.  At a terminal, HUP comes soon after
+TERM, for those to whom TERM says nothing.
 """
 
 from __future__ import annotations
@@ -11,24 +12,29 @@ from enum import Enum
 KILL_BOUND = 10.0  # seconds of kill rounds before survivors are named
 _FIRST_ROUND = 0.02
 _SLOWEST_ROUND = 0.5
+_MOMENT = 0.05  # seconds from TERM to HUP
 
 
 class Step(str, Enum):
     TERM = "term"
+    HANG_UP = "hang_up"
     WAIT = "wait"
     KILL = "kill"
     GIVE_UP = "give_up"
 
 
 class Ladder:
-    """One descent.  Times are seconds on one monotonic clock, passed in."""
+    """One descent.  Times are seconds on one monotonic clock, passed in.
 
-    def __init__(self, grace: float, now: float) -> None:
+    ``terminal``: the program has one, which it loses.
+    """
+
+    def __init__(self, grace: float, now: float, *, terminal: bool = False) -> None:
         self.escalated = False
         self._kill_at = now + grace
         self._round = _FIRST_ROUND
         self._give_up_at = self._kill_at + KILL_BOUND
-        self._termed = False
+        self._requests = [Step.TERM, Step.HANG_UP] if terminal else [Step.TERM]
 
     def hasten(self, grace: float, now: float) -> bool:
         """A later, more impatient stop shortens the grace; it never prolongs it."""
@@ -41,10 +47,11 @@ class Ladder:
     def step(self, now: float) -> tuple[Step, float]:
         """What to do now, and after how many seconds to ask again."""
         if now < self._kill_at:
-            if self._termed:
-                return Step.WAIT, self._kill_at - now
-            self._termed = True
-            return Step.TERM, self._kill_at - now
+            left = self._kill_at - now
+            if not self._requests:
+                return Step.WAIT, left
+            step = self._requests.pop(0)
+            return step, min(_MOMENT, left) if self._requests else left
         self.escalated = True
         again, self._round = self._round, min(self._round * 2, _SLOWEST_ROUND)
         if now >= self._give_up_at:

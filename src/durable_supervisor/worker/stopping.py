@@ -40,14 +40,24 @@ class Stopper:
         self._after_step = after_step
         self._give_up = give_up
         self._ladder: Ladder | None = None
+        self._terminal_of: int | None = None
 
     @property
     def active(self) -> bool:
         return self._ladder is not None
 
-    def begin(self, reason: str, grace: float, *, over: bool, control_id: str | None = None) -> str:
+    def begin(
+        self,
+        reason: str,
+        grace: float,
+        *,
+        over: bool,
+        control_id: str | None = None,
+        terminal_of: int | None = None,
+    ) -> str:
         """Start or hasten the ladder.  ``over``: the run has already ended by itself.
 
+        ``terminal_of``: who leads the session that the run's terminal controls, if it has one.
         Answers ``stopping``, ``already_stopping`` or ``already_ended``.
         """
         now = time.monotonic()
@@ -55,7 +65,8 @@ class Stopper:
             if self._ladder.hasten(grace, now):
                 self._descend()
             return "already_stopping" if self.stop is not None else "already_ended"
-        self._ladder = Ladder(grace, now)
+        self._ladder = Ladder(grace, now, terminal=terminal_of is not None)
+        self._terminal_of = terminal_of
         detail: dict[str, object] = {"reason": LEFTOVER if over else reason, "grace": grace}
         if control_id is not None:
             detail["control_id"] = control_id
@@ -87,12 +98,22 @@ class Stopper:
                 self._signal(targets, signal.SIGTERM, step)
                 failpoint("worker.terminated")
                 tree.signal_all(targets, signal.SIGCONT)  # a stopped process cannot act on TERM
+            elif step is Step.HANG_UP:
+                self._signal(self._shells(targets), signal.SIGHUP, step)
             else:
                 self._signal(targets, signal.SIGKILL, step)
                 failpoint("worker.killed")
             if step is Step.GIVE_UP and targets:
                 self._give_up([identity_from_stat(one).to_dict() for one in targets])
         self._after_step()
+
+    def _shells(self, targets: list[Stat]) -> list[Stat]:
+        """Who is told of a closed terminal, as by the kernel, and ignores TERM: interactive shells.
+
+        Not who heeds TERM: HUP would end it in the middle of its cleaning up.
+        """
+        told = [] if self._terminal_of is None else tree.at_terminal(targets, self._terminal_of)
+        return [one for one in told if tree.ignores(one, signal.SIGTERM)]
 
     def _signal(self, targets: list[Stat], signo: signal.Signals, step: Step) -> None:
         reached = tree.signal_all(targets, signo)

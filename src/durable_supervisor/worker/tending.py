@@ -157,7 +157,10 @@ class Tending:
             self._look_at_children()  # an end that came before the stop is not the stop's doing
         if self._finished:
             return "already_ended"
-        return self._stopper.begin(reason, grace, over=self._over, control_id=control_id)
+        terminal_of = None if self.spec.pty is None else self.leader
+        return self._stopper.begin(
+            reason, grace, over=self._over, control_id=control_id, terminal_of=terminal_of
+        )
 
     @property
     def _over(self) -> bool:
