@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import pytest_asyncio
@@ -80,11 +81,26 @@ async def test_the_bound_holds_for_those_who_come_at_once(small: Server) -> None
 
 
 def test_one_of_several_users_gets_a_share(sup: Supervisor) -> None:
-    def share(*callers: Caller) -> int:
-        return Service(sup, callers_by_uid(os.geteuid(), callers), 8, Metrics(sup)).max_of_one_user
+    def made(*callers: Caller) -> Service:
+        return Service(sup, callers_by_uid(os.geteuid(), callers), 16, Metrics(sup))
 
-    assert share() == share(Caller(os.geteuid())) == 8
-    assert share(Caller(65001)) == share(Caller(65001), Caller(65002)) == 6
+    def places(service: Service, uid: int, stack: ExitStack) -> int:
+        """How many calls of this user may stay."""
+        for number in itertools.count():
+            try:
+                stack.enter_context(service.place_to_wait(uid))
+            except SupervisorError:
+                return number
+        raise AssertionError
+
+    alone, shared = made(Caller(os.geteuid())), made(Caller(65001))
+    assert made().max_of_one_user == alone.max_of_one_user == 16
+    assert shared.max_of_one_user == made(Caller(65001), Caller(65002)).max_of_one_user == 12
+    with ExitStack() as stack:
+        assert places(alone, os.geteuid(), stack) == 12
+        assert places(shared, 65001, stack) == 9
+        assert places(shared, os.geteuid(), stack) == 3
+    assert alone.waiting == shared.waiting == 0
 
 
 async def test_the_default_keeps_32_idle_ones(http: Http, server: Server) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import make_mocked_request
 
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
 from durable_supervisor.server.app import all_routes, typed_errors
 from durable_supervisor.server.errors import RETRY_AFTER, STATUS, error_answer, internal, to_json
-from durable_supervisor.server.observing import Handler
 from durable_supervisor.wire.documents import validate
+from tests.server.http import Http
 
 
 def test_every_code_has_a_status_that_says_an_error() -> None:
@@ -40,17 +40,19 @@ def test_json_has_no_nan() -> None:
         to_json({"x": float("nan")})
 
 
-async def test_a_bug_tells_the_log_and_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bug_tells_the_log_and_nobody_else(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     async def buggy(_: web.Request) -> web.StreamResponse:
         raise KeyError("the secret of another caller")
 
-    handler: Handler = buggy
+    app = web.Application(middlewares=[typed_errors])
+    app.router.add_get("/buggy", buggy)
+    runner = web.AppRunner(app)
+    await runner.setup()
     with caplog.at_level(logging.ERROR, logger="durable_supervisor"):
-        answer = await typed_errors(make_mocked_request("GET", "/v1/info"), handler)
-    assert isinstance(answer, web.Response)
-    assert isinstance(answer.body, bytes)
-    assert answer.status == 500
-    assert b"INTERNAL" in answer.body
+        await web.UnixSite(runner, str(tmp_path / "s")).start()
+        answer = await Http(tmp_path / "s").get("/buggy")
+    await runner.cleanup()
+    assert (answer.status, answer.code) == (500, "INTERNAL")
     assert b"secret" not in answer.body
     assert "request_failed" in caplog.text
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from durable_supervisor.wire.documents import validate
@@ -52,6 +53,7 @@ def test_a_drain_harms_no_run_and_the_next_service_has_them(serve: Serve) -> Non
     first = serve()
     runs = live(first, 5)
     programs = pids(first, runs)
+    assert psutil.Process(first.process.pid).net_connections("inet") == [], "never TCP"
     assert first.end(signal.SIGTERM) == 0
     assert not os.path.exists(first.socket)
     assert first.entries("stopping")[0]["signal"] == "SIGTERM"

@@ -21,7 +21,7 @@ async def attach(call: Call) -> web.StreamResponse:
     socket = web_socket()
     if not socket.can_prepare(request):
         raise invalid("Upgrade", "must be websocket", "attach is a WebSocket; /follow is plain HTTP")
-    async with call.service.place_to_wait():
+    with call.place_to_wait():
         await socket.prepare(request)
         if request.transport is None:
             raise ConnectionResetError

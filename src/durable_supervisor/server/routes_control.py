@@ -108,7 +108,7 @@ async def resolve(call: Call) -> web.Response:
     """An operator's word on an unknown or quarantined run."""
     body = call.form(ResolveBody)
     run_id = await call.run()
-    async with call.service.place_to_wait():
+    with call.place_to_wait():
         seen = await call.service.whole(call.supervisor.resolve(run_id, body.action, note=body.note))
     return answer(seen.to_dict())
 

@@ -59,7 +59,7 @@ async def _entries(call: Call, after: int, owner: str | None) -> AsyncGenerator[
 
 async def _stream(call: Call, source: AsyncGenerator[bytes, None]) -> web.StreamResponse:
     service = call.service
-    async with service.place_to_wait():
+    with call.place_to_wait():
         stream = await Stream.open(call.request, service.stall)
         with service.follower():
             try:

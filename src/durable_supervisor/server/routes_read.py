@@ -109,7 +109,7 @@ async def wait(call: Call) -> web.Response:
     """The run once it is over."""
     run_id = await call.run()
     waiting = call.supervisor.wait(run_id, timeout=call.query.get("timeout"))
-    async with call.service.place_to_wait():
+    with call.place_to_wait():
         return answer((await call.service.unless_draining(waiting)).to_dict())
 
 

@@ -129,13 +129,13 @@ class Server:
         self._stop_listening()
         if self._acceptor is not None:
             await self._acceptor.settled()
-        if self._runner is not None:
-            if self._runner.server is not None:
-                self._runner.server.pre_shutdown()
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            if runner.server is not None:
+                runner.server.pre_shutdown()
                 # It waits once for the answers, and once more for what it has cancelled then.
-                await self._runner.server.shutdown(max(drain / 2, _MOMENT))
-            await self._runner.cleanup()
-            self._runner = None
+                await runner.server.shutdown(max(drain / 2, _MOMENT))
+            await runner.cleanup()
         await self._service.finish(drain)
 
     def _listen(self, listener: Socket) -> None:

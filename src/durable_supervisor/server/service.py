@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -49,35 +50,41 @@ class Service:
         self.max_connections = max_connections
         self.metrics = metrics
         self.kind = kind
-        self.max_waiting = max_connections - max_connections // 4
         # Against root, who could end the service, nobody needs a share, nor root against its own user.
         shared = not set(callers) <= {os.geteuid(), 0}
-        self.max_of_one_user = max_connections - max_connections // 4 if shared else max_connections
+        self.max_of_one_user = _most(max_connections) if shared else max_connections
+        self._max_waiting = _most(max_connections)
+        self._max_waiting_of_one_user = _most(self._max_waiting) if shared else self._max_waiting
         self.heartbeat = heartbeat  # seconds between two signs of life to a quiet follower
         self.stall = stall  # seconds that a follower may take nothing before it is dropped
         self.started_ns = time.time_ns()
         self.pid = os.getpid()
         self.draining = asyncio.Event()
-        self.waiting = 0
+        self._waiting: Counter[int] = Counter()  # by uid
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def phase(self) -> Phase:
         return "draining" if self.draining.is_set() else "accepting"
 
-    @asynccontextmanager
-    async def place_to_wait(self) -> AsyncIterator[None]:
+    @property
+    def waiting(self) -> int:
+        """Calls that stay."""
+        return self._waiting.total()
+
+    @contextmanager
+    def place_to_wait(self, uid: int) -> Iterator[None]:
         """For a call that stays: a quarter of the connections is kept for those that do not.
 
         Raises ``BUSY``.
         """
-        if self.waiting >= self.max_waiting:
+        if self.waiting >= self._max_waiting or self._waiting[uid] >= self._max_waiting_of_one_user:
             raise crowded("followers and waiters")
-        self.waiting += 1
+        self._waiting[uid] += 1
         try:
             yield
         finally:
-            self.waiting -= 1
+            self._waiting[uid] -= 1
 
     @contextmanager
     def follower(self) -> Iterator[None]:
@@ -119,6 +126,11 @@ class Service:
             task.exception()  # its caller may be gone, and then nobody else looks
 
 
+def _most(places: int) -> int:
+    """Of places that some must not take from others: three quarters."""
+    return places - places // 4
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request, checked: who asks, and with which parameters and body."""
@@ -132,6 +144,10 @@ class Call:
     @property
     def supervisor(self) -> Supervisor:
         return self.service.supervisor
+
+    def place_to_wait(self) -> AbstractContextManager[None]:
+        """See `Service.place_to_wait`: this caller's."""
+        return self.service.place_to_wait(self.caller.uid)
 
     def form(self, model: type[_Form]) -> _Form:
         """The body, as the model that the route has declared."""
