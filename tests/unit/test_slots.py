@@ -207,6 +207,21 @@ def test_the_queue_is_served_once_a_worker_waits() -> None:
     assert (slots.pick(), counts(slots)) == ([], (0, 0))
 
 
+def test_a_slot_that_is_somebodys_turn_is_given_to_no_new_start() -> None:
+    slots = ledger(2, 1, None)
+    for key in (("a", "one"), ("b", "one")):
+        slots.admit(key, 1, queue=False)
+    slots.admit(("a", "two"), 1, queue=True)
+    two = Waiter("two", ("a", "two"), 1, 2, 0)
+    slots.line_up(two)
+    slots.note(run_row("one", "finished", "b"))  # free, but not for the owner of the one that waits
+    assert slots.admit(("c", "one"), 1, queue=False) is START
+    slots.note(run_row("one", "finished"))
+    assert refused(slots, "three", "d") == {"scope": "host", "limit": 2, "held": 2}
+    assert slots.admit(("a", "three"), 1, queue=True) is QUEUED
+    assert slots.pick() == [two]
+
+
 def test_late_news_of_an_earlier_attempt_frees_nothing() -> None:
     slots = ledger(1, None, 0)
     slots.admit(("a", "one"), 1, queue=False)

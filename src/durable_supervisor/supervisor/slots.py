@@ -173,7 +173,7 @@ class Slots:
         """
         with self._lock:
             self._drop(key)  # of an earlier attempt, which is proven over
-            load = Load(len(self._held), self._by_owner[key[0]], len(self._queued))
+            load = self._load(key[0])
             ruling = rule(self.bounds, load, queue=queue, serves_queue=self._serves_queue)
             if isinstance(ruling, Refusal):
                 raise exhausted(ruling)
@@ -221,11 +221,7 @@ class Slots:
     def pick(self) -> list[Waiter]:
         """Those whose turn it is; each holds a slot from now on."""
         with self._lock:
-            # Who has been let go and not told has its slot since then: telling it is no dispatch.
-            waiting = [one for one in self._waiting.values() if self._serves_queue or one.told]
-            if not waiting:
-                return []
-            chosen = next_in_line(self.bounds, self._by_owner, waiting)
+            chosen = self._due()
             for waiter in chosen:
                 self._drop(waiter.key)
                 self._hold(waiter.key, waiter.attempt)
@@ -239,6 +235,20 @@ class Slots:
                 self._queued[waiter.key] = waiter.attempt
                 if ready:
                     self._waiting[waiter.key] = waiter
+
+    def _due(self) -> list[Waiter]:
+        # Who has been let go and not told has its slot since then: telling it is no dispatch.
+        waiting = [one for one in self._waiting.values() if self._serves_queue or one.told]
+        return next_in_line(self.bounds, self._by_owner, waiting) if waiting else []
+
+    def _load(self, owner: str) -> Load:
+        """A slot that is free, and somebody's whose turn it is, is as good as taken."""
+        due = self._due()
+        return Load(
+            len(self._held) + len(due),
+            self._by_owner[owner] + sum(waiter.key[0] == owner for waiter in due),
+            len(self._queued) - len(due),
+        )
 
     def _hold(self, key: Key, attempt: int) -> None:
         self._held[key] = attempt

@@ -27,6 +27,12 @@ class Starter:
 
     async def start(self, prepared: Prepared) -> Run:
         """Raises as `Dispatcher.start`, and what the journal raises."""
+        try:
+            return await self._start(prepared)
+        finally:
+            self._queue.serve()  # the slot that was kept for a start that came to nothing is free again
+
+    async def _start(self, prepared: Prepared) -> Run:
         admission, word = await self._admit(prepared)
         if admission.kind == "existing" and admission.row.state in JUDGED_STATES:
             # The evidence may say more than the row; a not_started that it proves by now is tried again.
