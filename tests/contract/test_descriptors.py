@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Command, RunState, Supervisor, SupervisorError
+from durable_supervisor.supervisor.logs import logger
+from tests.contract.lines import Yard, finished, hold, queue
 from tests.contract.runs import Runs
+from tests.support import eventually_async
 
 
 @contextmanager
@@ -67,3 +70,24 @@ async def test_a_start_that_gets_no_descriptor_keeps_no_lock(runs: Runs, free: i
     assert logs_open(runs.state_dir) == []
     run = await runs.sup.start(command, request_id="scarce")
     assert (await runs.wait(run)).state is RunState.FINISHED
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+@pytest.mark.parametrize("free", [1, 3])
+async def test_a_queue_goes_on_once_there_are_descriptors_again(
+    state_dir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, free: int, adopted: bool
+) -> None:
+    """What happens while they are short is looked at again, though nobody asks for it."""
+    logger()  # is loaded, so that it can tell
+    yard = Yard(tmp_path)
+    sup = await Supervisor.open(state_dir, max_concurrent_runs=1)
+    held, waiting = await hold(sup, yard, "first"), await queue(sup, yard, "next")
+    if adopted:
+        await sup.close()
+        sup = await Supervisor.open(state_dir, max_concurrent_runs=1)
+    with only(free):
+        yard.release("first")
+        await eventually_async(lambda: caplog.records or sup.capacity().queued == 0)
+    await finished(sup, held, waiting)
+    await sup.close()
+    assert yard.signed_in() == ["first", "next"]

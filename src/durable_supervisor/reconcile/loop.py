@@ -21,6 +21,7 @@ from ..journal.rows import RunRow
 from ..journal.runs import get, unknown_run
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
+from ..process.shortage import is_shortage
 from .act import Judged, Spoken, fold, is_news, owes_word, speak
 from .decide import decide
 from .facts import Observation
@@ -200,8 +201,13 @@ class Reconciler:
             try:
                 seen[row.run_id] = look(row, self._place)
             except Exception as error:  # noqa: BLE001
-                self._loop.call_soon_threadsafe(self._failed, error)
+                self._loop.call_soon_threadsafe(self._not_seen, row.run_id, error)
         return seen
+
+    def _not_seen(self, run_id: str, error: Exception) -> None:
+        self._failed(error)
+        if is_shortage(error):  # nothing else may ever ask for this run to be looked at
+            self._loop.call_later(_RETRY_SECONDS, self.mark, run_id)
 
     def _speak(self, news: Sequence[Judged]) -> list[Spoken]:
         """In a thread: every sync blocks."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import MutableMapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..journal.rows import RunRow
@@ -24,7 +25,12 @@ _NOTABLE = (RunState.UNKNOWN, RunState.QUARANTINED)
 
 
 def report(news: RunRow | Exception) -> None:
-    """A row that the reconciler changed, or an error that it met."""
+    """A row that the reconciler changed, or an error that was met.  Never raises OSError."""
+    with suppress(OSError):  # whoever is short of descriptors may find none to load the logger with
+        _report(news)
+
+
+def _report(news: RunRow | Exception) -> None:
     if isinstance(news, Exception):
         # The text of an unforeseen exception may quote anything.
         message = str(news) if isinstance(news, SupervisorError) else None

@@ -10,7 +10,7 @@ leaves a ``starting`` row with a worker that still waits: the next to open tells
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from ..runlog.paths import RunPaths
 from ..runlog.reader import LogReader
 from .logs import report
 from .slots import Slots, Waiter, holds_slot, waiter_of
+from .tasks import Tasks, is_passing
 
 if TYPE_CHECKING:
     import sqlite3
@@ -57,7 +58,7 @@ class Queue:
         self._clock = clock
         self._tell = tell
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._counting: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -71,7 +72,7 @@ class Queue:
         self._slots.load(held, queued)
         for row in queued:
             if row.stop_requested:  # the stop itself may have been lost with an earlier owner
-                self._in_background(self._tell_again(row.run_id, "stop", row.attempt))
+                self._tasks.spawn_unawaited(self._tell_again(row.run_id, "stop", row.attempt))
         self.serve()
 
     def line_up(self, row: RunRow) -> None:
@@ -84,7 +85,7 @@ class Queue:
         if self._closed:
             return
         for waiter in self._slots.pick():
-            self._in_background(self._let_go(waiter))
+            self._tasks.spawn_unawaited(self._let_go(waiter))
 
     async def count_again(self) -> None:
         """Somebody found no slot: runs may have ended that the journal does not know of yet.
@@ -102,12 +103,9 @@ class Queue:
         worker that does not answer is left to the next one.
         """
         self._closed = True
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=_CLOSE_SECONDS)
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(set(self._tasks))
+        await self._tasks.settle(_CLOSE_SECONDS)
+        self._tasks.cancel()
+        await self._tasks.settle()
 
     async def _let_go(self, waiter: Waiter) -> None:
         failpoint("queue.picked")
@@ -132,23 +130,20 @@ class Queue:
 
     async def _tell_again(self, run_id: str, op: str, attempt: int) -> None:
         """The id is the same each time, so that a worker takes it once however often it is told."""
-        await self._tell(run_id, op, f"queue-{op}-{attempt}")
+        while True:
+            try:
+                await self._tell(run_id, op, f"queue-{op}-{attempt}")
+                break
+            except (OSError, SupervisorError) as error:
+                if not is_passing(error):
+                    raise
+                report(error)  # no descriptor left, a busy journal: the worker still waits for the word
+            await asyncio.sleep(_RETRY_SECONDS)
         self._loop.call_later(FOLD_DELAY, self._reconciler.mark, run_id)
 
     async def _count(self) -> None:
         rows = await self._journal.read(partial(slot_rows, boot_id=boot_id()))
         await self._reconciler.judge_all([row.run_id for row in rows if row.state in OPEN_STATES])
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        async def guarded() -> None:
-            try:
-                await work
-            except Exception as error:  # noqa: BLE001  (one run's failure is no other's; its slot stays held)
-                report(error)
-
-        task = asyncio.create_task(guarded(), name="durable-supervisor-queue")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _mark(conn: sqlite3.Connection, waiter: Waiter, now_ns: int) -> RunRow:

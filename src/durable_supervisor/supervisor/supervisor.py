@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
 from ..journal import runs
 from ..journal.connection import Journal
@@ -38,9 +37,8 @@ from .resolving import Resolver
 from .slots import DEFAULT_QUEUED_RUNS, Bounds, Slots
 from .starting import Starter
 from .state_dir import Ownership, StateDir
+from .tasks import Tasks, is_passing
 from .watches import Watches
-
-T = TypeVar("T")
 
 OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
 
@@ -89,7 +87,7 @@ class Supervisor(Observer):
         self._starter = Starter(self._dispatcher, self._reconciler, self._queue)
         self._resolver = Resolver(self._lookup, journal, self._reconciler, clock)
         self._watches = Watches(self._look_again)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self._background: asyncio.Task[None] | None = None
         self._closer: asyncio.Task[None] | None = None
 
@@ -148,7 +146,7 @@ class Supervisor(Observer):
             failpoint("open.judged")
             await sup._queue.load(place.runs, sup._lookup.blocking)
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
-            sup._in_background(sup._adopt())
+            sup._tasks.spawn_unawaited(sup._adopt())
         except BaseException:
             await sup.close()
             raise
@@ -180,8 +178,7 @@ class Supervisor(Observer):
 
     async def _close(self) -> None:
         await self._queue.close()
-        while self._tasks:  # a start under way is finished whole
-            await asyncio.wait(set(self._tasks))
+        await self._tasks.settle()  # a start under way is finished whole
         self._lookup.closed = True
         for run_id, link in self._dispatcher.links.items():
             if link.ended.done():  # who waited for it has seen its receipt: the journal shall have it too
@@ -210,8 +207,7 @@ class Supervisor(Observer):
         stopped: list[str] = []
         unconfirmed: list[str] = []
         if stop_runs:
-            if self._tasks:  # a start under way becomes a run, to be stopped with the others
-                await asyncio.wait(set(self._tasks), timeout=timeout)
+            await self._tasks.settle(timeout)  # a start under way becomes a run, to be stopped too
             left = max(0.0, deadline - self._loop.time())
             rows = [row for row in await self._journal.read(all_judged) if row.state in OPEN_STATES]
             results = await asyncio.gather(
@@ -270,7 +266,7 @@ class Supervisor(Observer):
         queueing = Queueing(queue, priority)
         prepared = Prepared(request, host or read_host(), self._identity.key, queueing)
         opening.check_in_place(self._place, self._journal_inode)
-        return await asyncio.shield(self._spawn_task(self._starter.start(prepared)))
+        return await asyncio.shield(self._tasks.spawn(self._starter.start(prepared)))
 
     def capacity(self) -> Capacity:
         """The limits, and how many runs hold a slot and wait for one now."""
@@ -318,7 +314,7 @@ class Supervisor(Observer):
             return
         self._reconciler.mark(run_id)
         if word is Word.CLOSED and self._admitting:  # should it live on all the same, its end is watched
-            self._in_background(self._watch(run_id))
+            self._tasks.spawn_unawaited(self._watch(run_id))
 
     def _mark_if_running(self, run_id: str) -> None:
         link = self._dispatcher.links.get(run_id)
@@ -350,17 +346,23 @@ class Supervisor(Observer):
             await self._watch(row.run_id)
 
     async def _watch(self, run_id: str) -> None:
-        seen = await self._lookup.view(run_id)
-        if seen.state in SETTLED_STATES:
-            self._reconciler.mark(run_id)  # it has ended since the journal was told of it
-        elif self._admitting and run_id not in self._dispatcher.links:
-            self._watches.ensure(seen)
+        try:
+            seen = await self._lookup.view(run_id)
+            if seen.state in SETTLED_STATES:
+                self._reconciler.mark(run_id)  # it has ended since the journal was told of it
+            elif self._admitting and run_id not in self._dispatcher.links:
+                self._watches.ensure(seen)
+        except (OSError, SupervisorError) as error:
+            if not is_passing(error):
+                raise
+            report(error)  # its end must not go unseen because descriptors are short, say
+            self._watches.look_later(run_id)
 
     def _look_again(self, run_id: str) -> None:
         """What was watched has ended; its run is over in a moment, or goes on to be watched."""
         self._reconciler.mark(run_id)
         if self._admitting:
-            self._in_background(self._watch(run_id))
+            self._tasks.spawn_unawaited(self._watch(run_id))
 
     def _account(self, row: RunRow) -> None:
         self._slots.note(row)
@@ -370,25 +372,7 @@ class Supervisor(Observer):
         report(row)
         self._account(row)
         if row.state is RunState.QUARANTINED and self._admitting:
-            self._in_background(self._watch(row.run_id))
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Work that nobody awaits: its failure is told to the host's logging, and is no other's."""
-
-        async def guarded() -> None:
-            try:
-                await work
-            except SupervisorError as error:
-                report(error)
-
-        self._spawn_task(guarded()).set_name("durable-supervisor")
-
-    def _spawn_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """A task that `close` waits for."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+            self._tasks.spawn_unawaited(self._watch(row.run_id))
 
     def _check_admitting(self) -> None:
         if not self._admitting:

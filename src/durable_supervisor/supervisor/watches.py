@@ -38,7 +38,7 @@ class Watches:
         awaited = awaited_process(seen)
         if awaited is None:
             if seen.state in OPEN_STATES:  # its worker has not logged who it is
-                self._look_later(seen.id, _SOON)
+                self.look_later(seen.id, _SOON)
             return
         watch = ExitWatch.of(awaited, lambda: self._ended(seen.id))
         if watch is not None:
@@ -46,7 +46,12 @@ class Watches:
         else:
             gone = probe(awaited) is Liveness.GONE  # just now: what it held is free in a moment
             seconds = _MOMENT if gone else LOOK_AGAIN_SECONDS
-            self._look_later(seen.id, seconds)
+            self.look_later(seen.id, seconds)
+
+    def look_later(self, run_id: str, seconds: float = _SOON) -> None:
+        """Call ``on_end`` then: nothing tells when there is news."""
+        if run_id not in self._timers:
+            self._timers[run_id] = self._loop.call_later(seconds, self._ended, run_id)
 
     def close(self) -> None:
         """Watch nothing any more."""
@@ -56,9 +61,6 @@ class Watches:
             timer.cancel()
         self._watches.clear()
         self._timers.clear()
-
-    def _look_later(self, run_id: str, seconds: float) -> None:
-        self._timers[run_id] = self._loop.call_later(seconds, self._ended, run_id)
 
     def _ended(self, run_id: str) -> None:
         self._watches.pop(run_id, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import time
@@ -15,6 +14,7 @@ from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.gate import Stdio
 from ..process.program import StartFailure
+from ..process.shortage import is_shortage
 from .capture import Capture
 from .controls import size_of
 from .deadlines import Deadlines
@@ -29,8 +29,6 @@ from .stopping import LEFTOVER, Stopper
 DRAIN_SECONDS = 0.5  # how long a pipe held open by others may delay the end
 _SOCKET_DELAY = 0.01  # a run that is over by then never makes a socket file
 _PAUSE = 0.1
-# The machine has run out of something for the moment: no reason to leave a program alone.
-_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 _LAST_READ = 8 * 1024 * 1024
 
 
@@ -136,9 +134,10 @@ class Tending:
             try:
                 self._serve_once()
             except OSError as error:
-                if error.errno not in _PASSING:
+                if not is_shortage(error):
                     raise
-                # What was to be seen now is looked for again; a wake-up may have been used up.
+                # No reason to leave a program alone.  What was to be seen now is looked for again; a
+                # wake-up may have been used up.
                 self._poller.at("again", time.monotonic() + _PAUSE, self._look_at_children)
         self._socket.close()
 

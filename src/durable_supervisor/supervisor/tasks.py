@@ -1,0 +1,59 @@
+"""Work that goes on beside its callers, and that closing waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from ..model.errors import SupervisorError
+from ..process.shortage import is_shortage
+from .logs import report
+
+T = TypeVar("T")
+
+
+class Tasks:
+    """Tasks of one owner, held on to until they are done: the loop itself does not (asyncio.create_task)."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin work whose caller awaits it."""
+        task = asyncio.create_task(work, name="durable-supervisor")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def spawn_unawaited(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin work that nobody awaits: its failure is told to the host's logging, and is no other's."""
+        _ = self.spawn(_guarded(work))
+
+    def cancel(self) -> None:
+        """End what still goes on."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def settle(self, timeout: float | None = None) -> None:
+        """Wait until nothing goes on any more, up to ``timeout`` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while self._tasks:
+                    await asyncio.wait(set(self._tasks))
+
+
+def is_passing(error: Exception) -> bool:
+    """Is the same worth trying again in a moment?"""
+    return error.retryable if isinstance(error, SupervisorError) else is_shortage(error)
+
+
+async def _guarded(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001  (whatever it is)
+        report(error)
