@@ -6,6 +6,7 @@ import os
 
 from ..process.places import state_directory
 from ..supervisor.pending import Opening
+from ..supervisor.slots import DEFAULT_QUEUED_RUNS
 from .election import OWNER_WAIT, Terms
 from .session import Session
 
@@ -18,7 +19,7 @@ def open(  # noqa: A001  the verb that SQLite and dbm use for the same
     zygote: bool | None = None,
     max_concurrent_runs: int | None = None,
     max_runs_per_owner: int | None = None,
-    max_queued_runs: int = 64,
+    max_queued_runs: int | None = DEFAULT_QUEUED_RUNS,
 ) -> Opening[Session]:
     """Own ``state_dir``, or share it with the process that does; take over when that goes.
 

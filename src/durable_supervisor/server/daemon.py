@@ -18,16 +18,15 @@ from ..model.answers import ShutdownReport
 from ..model.errors import ErrorCode, SupervisorError, invalid
 from ..process import open_files
 from ..supervisor.logs import logger
+from ..supervisor.slots import DEFAULT_QUEUED_RUNS
 from ..supervisor.supervisor import OWNER_WAIT, Supervisor
 from .neighbour import refuse_if_served
 from .notify import Notifier, keep_pulse
 from .peers import Caller
-from .server import DEFAULT_CONNECTIONS, Server
+from .server import DEFAULT_CONNECTIONS, DEFAULT_MODE, Server
 
 T = TypeVar("T")
 
-MAX_QUEUED_RUNS: Final = 64
-SOCKET_MODE: Final = 0o600
 SETTLE_SECONDS: Final = 15.0  # for starts under way: longer than a worker's first word may take
 STOP_SECONDS: Final = 30.0  # for runs, with stop_runs_on_exit: more than the usual grace and kill rounds
 
@@ -38,12 +37,12 @@ class ServeOptions:
 
     state_dir: str | None = None
     socket: str | None = None
-    socket_mode: int = SOCKET_MODE
+    socket_mode: int = DEFAULT_MODE
     socket_group: str | None = None
     callers: Sequence[Caller] = field(default_factory=tuple)
     max_concurrent_runs: int | None = None
     max_runs_per_owner: int | None = None
-    max_queued_runs: int = MAX_QUEUED_RUNS
+    max_queued_runs: int = DEFAULT_QUEUED_RUNS
     max_connections: int = DEFAULT_CONNECTIONS
     allow_root: bool = False
     stop_runs_on_exit: bool = False

@@ -30,6 +30,7 @@ from .service import HEARTBEAT_SECONDS, STALL_SECONDS, Kind, Phase, Service
 from .socket_file import SocketFile
 
 DEFAULT_CONNECTIONS = 512
+DEFAULT_MODE = 0o600
 DRAIN_SECONDS = 10.0
 _LEAST_CONNECTIONS = 4
 _MOMENT = 0.05
@@ -51,7 +52,7 @@ class Server:
         supervisor: Supervisor,
         *,
         socket: str | None = None,
-        mode: int = 0o600,
+        mode: int = DEFAULT_MODE,
         group: str | int | None = None,
         callers: Sequence[Caller] = (),
         max_connections: int = DEFAULT_CONNECTIONS,
