@@ -7,7 +7,7 @@ import os
 import signal
 from typing import Any
 
-from durable_supervisor import ErrorCode, OnLimit, Phase, RunState
+from durable_supervisor import ErrorCode, OnLimit, Phase, RunState, RunView
 from durable_supervisor.process.signals import signal_process
 from tests.contract.hosts import refused
 from tests.contract.runs import Marker, appear
@@ -67,24 +67,32 @@ async def lost(face: Face) -> str:
     run = await face.start(["sleep", "60"])
     signal_process(await face.worker(run.id), signal.SIGKILL)
 
-    async def quarantined() -> bool:
-        return (await face.sup.inspect(run.id)).state is RunState.QUARANTINED
-
-    await eventually_async(quarantined, 20)
+    await quarantined(face, run.id)
     return run.id
+
+
+async def quarantined(face: Face, run: str) -> RunView:
+    """Once it is seen as that; as long as the worker is dying, a look may still find it running."""
+
+    async def seen() -> RunView | None:
+        view = await face.sup.inspect(run)
+        return view if view.state is RunState.QUARANTINED else None
+
+    found: RunView = await eventually_async(seen, 20)
+    return found
 
 
 async def test_a_lost_worker_makes_no_outcome(face: Face) -> None:
     run = await lost(face)
     async with refused(ErrorCode.OUTCOME_UNKNOWN) as caught:
         await face.sup.wait(run, timeout=20)
-    error, seen = caught(), await face.sup.inspect(run)
+    error, seen = caught(), await quarantined(face, run)
     assert (error.phase, error.retryable) == (Phase.RUN, False)
-    assert error.details == {
-        "run_id": run, "state": "quarantined", "reason": seen.reason, "evidence": seen.evidence,
-    }  # fmt: skip
-    assert seen.evidence is not None
-    assert seen.evidence["may_be_alive"] is True
+    evidence: Any = error.details.pop("evidence")
+    assert error.details == {"run_id": run, "state": "quarantined", "reason": "program_alive"}
+    assert seen.reason == "program_alive"
+    assert set(evidence) == set(seen.evidence or {})
+    assert (evidence["row"], evidence["may_be_alive"]) == (12, True)
     assert (seen.outcome, seen.receipt, seen.retryable) == (None, None, False)
     program = int(str((seen.program or {})["pid"]))
     os.kill(program, 0)  # nobody has touched it
