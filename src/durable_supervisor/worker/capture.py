@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
 
 from .poller import READ, Poller
 from .record import Recorder
@@ -18,17 +17,11 @@ class Capture:
     """Reads whatever the pipe or terminal holds, at once and always: the program never waits for a reader.
 
     What is kept of it is decided by the log's own bounds; with ``terminate_at`` set,
-    `exceeded` turns true once the stream is longer.  ``on_end`` is called when it is closed.
+    `exceeded` turns true once the stream is longer.
     """
 
     def __init__(
-        self,
-        stream: str,
-        fd: int,
-        secrets: list[bytes],
-        recorder: Recorder,
-        terminate_at: int | None,
-        on_end: Callable[[], None] | None = None,
+        self, stream: str, fd: int, secrets: list[bytes], recorder: Recorder, terminate_at: int | None
     ) -> None:
         self.stream = stream
         self.open = True
@@ -38,7 +31,6 @@ class Capture:
         self._fd = fd
         self._recorder = recorder
         self._terminate_at = terminate_at
-        self._on_end = on_end
         self._recorded = 0
         self._redactor = Redactor(secrets)
         self._boundary = Utf8Boundary()
@@ -85,8 +77,6 @@ class Capture:
         poller.forget(self._fd)
         os.close(self._fd)
         self._store(self._boundary.feed(self._redactor.finish()) + self._boundary.finish())
-        if self._on_end is not None:
-            self._on_end()
 
     def _store(self, data: bytes) -> None:
         if data:

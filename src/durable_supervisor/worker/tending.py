@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 
 from ..model.events import Kind
 from ..model.secrets import redact_text
@@ -86,16 +85,13 @@ class Tending:
         from .terminal import TerminalFeed, as_printed, open_terminal  # most runs have none
 
         master, slave = open_terminal(*size_of(pty))
-        self.stdin = TerminalFeed(master, self._poller)
-        secrets, hung_up = as_printed(secrets), self.stdin.abandon  # what is typed then, nobody would get
-        self._capture("stdout", master, self.spec.max_stdout_bytes, secrets, hung_up)
+        self.stdin = TerminalFeed(master, slave, self._poller)
+        self._capture("stdout", master, self.spec.max_stdout_bytes, as_printed(secrets))
         return Stdio(slave, slave, slave, terminal=True)
 
-    def _capture(
-        self, stream: str, fd: int, cap: int, secrets: list[bytes], on_end: Callable[[], None] | None = None
-    ) -> None:
+    def _capture(self, stream: str, fd: int, cap: int, secrets: list[bytes]) -> None:
         bound = cap if self.spec.on_limit == "terminate" else None
-        self._captures.append(Capture(stream, fd, secrets, self.recorder, bound, on_end))
+        self._captures.append(Capture(stream, fd, secrets, self.recorder, bound))
 
     def refuse(self, failure: StartFailure) -> None:
         """User code never ran: say why, durably, and tell the supervisor."""

@@ -47,16 +47,20 @@ def as_printed(secrets: list[bytes]) -> list[bytes]:
 
 
 class TerminalFeed(StdinFeed):
-    """What is typed at the terminal, until the program has let go of it.
+    """What is typed at the terminal, until its session's leader has ended.
+
+    Till then we hold the program's end open too: a program that has closed its own may open
+    ``/dev/tty`` later (to ask for a password, say), and meanwhile must not seem to have hung up.
 
     A piece is ``written`` once the terminal has taken it.  What becomes of it there is the
     terminal's affair: it may echo it, edit it, and without raw mode it keeps at most 4095
     bytes of a line (termios(3)).
     """
 
-    def __init__(self, master: int, poller: Poller) -> None:
-        # A descriptor of its own: who reads closes the other once the program has let go.
+    def __init__(self, master: int, slave: int, poller: Poller) -> None:
+        # Descriptors of its own: who reads closes the one, the program's start the other.
         super().__init__(fcntl.fcntl(master, fcntl.F_DUPFD_CLOEXEC, 3), poller)
+        self._slave = fcntl.fcntl(slave, fcntl.F_DUPFD_CLOEXEC, 3)
         self._line_begins = True
 
     def write(self, data: bytes, done: Done) -> None:
@@ -91,9 +95,8 @@ class TerminalFeed(StdinFeed):
         return True
 
     def _close(self) -> None:
-        """Never before the worker's end: the kernel would send the session's leader a SIGHUP, also
-        one that has let go of its terminal by its own will and goes on without.
-        """
+        """Our hold on the program's end.  The master goes with the worker only: closing it hangs up."""
+        os.close(self._slave)
 
     def _end_of_file(self) -> tuple[bool, bytes]:
         """Does the terminal look for it just now, and which one is it?"""
