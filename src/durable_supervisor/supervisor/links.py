@@ -51,7 +51,6 @@ class WorkerLink:
         """Send the rest of the spec.  Raises OSError when the worker is gone before it has all of it."""
         if self._unsent:
             await self._loop.sock_sendall(self._channel, self._unsent)
-            self.told_end = False  # the worker said that all is over
         self._unsent = b""
         self._loop.add_reader(self._channel.fileno(), self._ready)
 
