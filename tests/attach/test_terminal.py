@@ -14,14 +14,12 @@ from typing import Any
 import pexpect
 import pytest
 
+from tests.attach.programs import PROMPT, PTY, shell, started
 from tests.cli.helpers import COMMAND, Cli, environment
 from tests.cli.terminals import Terminal, finish
 from tests.support import eventually
 
 DETACH = "\x1dd"
-PROMPT = "ready> "
-# Python's pexpect reads what comes; a prompt of our own is found whatever the shell.
-SHELL = ("--pty", "--", "env", f"PS1={PROMPT}", "sh")
 
 
 def modes(child: pexpect.spawn[str]) -> list[Any]:
@@ -40,7 +38,7 @@ def sit_down(terminal: Terminal, *words: str, watching: bool = False) -> pexpect
 
 
 def test_type_see_the_echo_leave_and_come_back(cli: Cli, terminal: Terminal) -> None:
-    run = cli.start(*SHELL)
+    run = shell(cli.state_dir)
     child = sit_down(terminal, run)
     child.send("echo sum=$((40+2))\r")
     child.expect("sum=42\r\n" + PROMPT)
@@ -70,7 +68,7 @@ def test_type_see_the_echo_leave_and_come_back(cli: Cli, terminal: Terminal) -> 
 
 
 def test_the_program_has_the_size_of_the_terminal(cli: Cli, terminal: Terminal) -> None:
-    run = cli.start(*SHELL)
+    run = shell(cli.state_dir)
     child = sit_down(terminal, run)
     child.send("stty size\r")
     child.expect("40 120")
@@ -80,7 +78,7 @@ def test_the_program_has_the_size_of_the_terminal(cli: Cli, terminal: Terminal) 
 
 
 def test_two_viewers_one_writer(cli: Cli, terminal: Terminal) -> None:
-    run = cli.start(*SHELL)
+    run = shell(cli.state_dir)
     first = sit_down(terminal, run)
     first.send("echo first$((1))\r")
     first.expect("first1")
@@ -109,7 +107,7 @@ def test_two_viewers_one_writer(cli: Cli, terminal: Terminal) -> None:
 
 @pytest.mark.parametrize("signo", [signal.SIGKILL, signal.SIGHUP])
 def test_a_terminal_that_goes_away_frees_the_input(cli: Cli, terminal: Terminal, signo: int) -> None:
-    run = cli.start(*SHELL)
+    run = shell(cli.state_dir)
     first = sit_down(terminal, run)
     os.kill(first.pid, signo)
     text, code = finish(first)
@@ -121,7 +119,9 @@ def test_a_terminal_that_goes_away_frees_the_input(cli: Cli, terminal: Terminal,
 
 
 def test_the_terminal_is_given_back_as_it_was(cli: Cli, terminal: Terminal) -> None:
-    run = cli.start("--pty", "--", "sh", "-c", r"printf '\033[?1049h\033[?25l\033[?2004hfull'; read line")
+    run = started(
+        cli.state_dir, "sh", "-c", r"printf '\033[?1049h\033[?25l\033[?2004hfull'; read line", pty=PTY
+    )
     before: list[Any] = []
 
     def attached(*words: str) -> pexpect.spawn[str]:
@@ -156,7 +156,7 @@ def test_the_terminal_is_given_back_as_it_was(cli: Cli, terminal: Terminal) -> N
 
 
 def test_a_viewer_only_sees(cli: Cli, terminal: Terminal) -> None:
-    run = cli.start(*SHELL)
+    run = shell(cli.state_dir)
     viewer = sit_down(terminal, "--read-only", run)
     viewer.send("echo never$((1))\r")
     writer = sit_down(terminal, run)
@@ -168,7 +168,7 @@ def test_a_viewer_only_sees(cli: Cli, terminal: Terminal) -> None:
 
 
 def test_lines_and_the_end_of_input_for_a_program_with_a_pipe(cli: Cli, terminal: Terminal) -> None:
-    run = cli.start("--stdin", "open", "--", "sh", "-c", 'while read l; do echo "<$l>"; done; exit 4')
+    run = started(cli.state_dir, "sh", "-c", 'while read l; do echo "<$l>"; done; exit 4', stdin="open")
     child = terminal("attach", run)
     child.expect("program.released")
     assert modes(child)[3] & termios.ICANON
@@ -183,7 +183,7 @@ def test_lines_and_the_end_of_input_for_a_program_with_a_pipe(cli: Cli, terminal
 
 
 def test_what_is_typed_in_one_go_arrives_before_its_end(cli: Cli, terminal: Terminal) -> None:
-    run = cli.start("--stdin", "open", "--", "cat")
+    run = started(cli.state_dir, "cat", stdin="open")
     child = terminal("attach", run)
     child.expect("program.released")
     child.send("".join(f"line {number}\n" for number in range(20)) + "\x04")
@@ -193,10 +193,8 @@ def test_what_is_typed_in_one_go_arrives_before_its_end(cli: Cli, terminal: Term
 
 
 def test_a_run_that_is_over_is_replayed(cli: Cli, terminal: Terminal) -> None:
-    run = cli.start(
-        "--pty", "--", "sh", "-c", r"printf '\033[31mred\033[6n\033[c\033]11;?\007 then\n'; exit 2"
-    )
-    cli("wait", run)
+    script = r"printf '\033[31mred\033[6n\033[c\033]11;?\007 then\n'; exit 2"
+    run = started(cli.state_dir, "sh", "-c", script, pty=PTY, over=True)
     text, code = finish(terminal("attach", run))
     assert code == 0
     assert "\x1b[31mred then" in text  # a terminal would answer the questions, and we would type that
@@ -212,8 +210,7 @@ def test_run_with_a_terminal_is_like_typing_the_command(cli: Cli, terminal: Term
 
 
 def test_tail_begins_with_the_last_lines(cli: Cli, terminal: Terminal) -> None:
-    run = cli.start("--pty", "--", "seq", "500")
-    cli("wait", run)
+    run = started(cli.state_dir, "seq", "500", pty=PTY, over=True)
     text, code = finish(terminal("attach", "--tail", "2", run))
     assert code == 0
     assert "499\r\n500\r\n" in text
@@ -229,9 +226,8 @@ def test_words_that_make_no_sense_together(cli: Cli) -> None:
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 def test_in_tmux_a_program_leaves_the_screen_as_it_found_it(cli: Cli, tmp_path: Path) -> None:
     """Nothing here but a terminal emulator of somebody else's."""
-    run = cli.start(
-        "--pty", "--", "sh", "-c", r"printf '\033[?1049h\033[Hfull screen'; read l; echo $l; read l"
-    )
+    script = r"printf '\033[?1049h\033[Hfull screen'; read l; echo $l; read l"
+    run = started(cli.state_dir, "sh", "-c", script, pty=PTY)
     env = {**environment(cli.state_dir), "TMUX_TMPDIR": str(tmp_path)}
 
     def tmux(*words: str) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.attach.test_terminal import DETACH, SHELL, sit_down
+from tests.attach.programs import shell
+from tests.attach.test_terminal import DETACH, sit_down
 from tests.cli.helpers import Cli
 from tests.cli.terminals import Terminal, finish
 from tests.service.daemons import ROOT_LEAVE
@@ -34,7 +35,7 @@ def socket(tmp_path: Path) -> Path:
 
 
 def test_the_same_over_a_socket_and_over_its_restart(cli: Cli, terminal: Terminal, socket: Path) -> None:
-    run = cli.start(*SHELL)
+    run = shell(cli.state_dir)
     at = ("--socket", str(socket))
     with ExitStack() as later:
         with daemon(cli, socket):
