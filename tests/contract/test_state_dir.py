@@ -175,7 +175,7 @@ async def test_the_variable_and_the_users_directory(tmp_path: Path) -> None:
 async def test_a_directory_open_to_others_is_refused_with_the_fix(state_dir: Path, mode: int) -> None:
     os.chmod(state_dir, mode)
     error = await open_error(state_dir, ErrorCode.STATE_DIR_REFUSED)
-    assert error.hint == f"chmod 700 {state_dir}"
+    assert error.hint.startswith(f"if it is meant for this alone: chmod 700 {state_dir};")
     with pytest.raises(SupervisorError) as caught:
         Observer.open(state_dir)
     check_error(caught.value, ErrorCode.STATE_DIR_REFUSED)

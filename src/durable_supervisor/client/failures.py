@@ -33,7 +33,7 @@ def unavailable(lost: LostError) -> SupervisorError:
         f"the service does not answer: {lost.why}",
         phase=Phase.CONNECT,
         retryable=True,
-        hint="start one (`durable-supervisor serve`), or use the directory without (`open`)",
+        hint="start one (`durable-supervisor serve`), or do without: name no socket, in Python use `open`",
     )
     error.__cause__ = lost
     return error

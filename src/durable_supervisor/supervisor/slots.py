@@ -270,11 +270,12 @@ def exhausted(refusal: Refusal) -> SupervisorError:
         "owner": "this owner has no slot free",
         "queue": "the queue is full",
     }[refusal.scope]
+    wait = "" if refusal.scope == "queue" else ", or let it wait (--queue, `queue`)"
     return SupervisorError(
         ErrorCode.CAPACITY_EXHAUSTED,
         f"{what}: {refusal.held} taken, {refusal.limit} allowed",
         phase=Phase.ADMIT,
         retryable=True,
-        hint="send it again later" if refusal.scope == "queue" else "send it again later, or with `queue`",
+        hint=f"send it again later{wait}",
         details={"scope": refusal.scope, "limit": refusal.limit, "held": refusal.held},
     )

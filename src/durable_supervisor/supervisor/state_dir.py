@@ -125,7 +125,7 @@ def check(place: StateDir) -> bool:
         raise _refused(
             shown,
             f"is open to others (mode {stat.S_IMODE(status.st_mode):04o})",
-            f"chmod 700 {shlex.quote(shown)}",
+            f"if it is meant for this alone: chmod 700 {shlex.quote(shown)}; else choose another --state-dir",
         )
     return True
 
