@@ -173,3 +173,13 @@ def test_launchd_gets_a_list_and_a_word_of_truth(cli: Cli) -> None:
     assert form["AbandonProcessGroup"] is True
     assert form["ProgramArguments"][0] == sys.executable
     assert "does not run on macOS" in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_is_told_that_its_service_would_not_start(cli: Cli, home: Path) -> None:
+    words = ("service", "install", "--dry-run")
+    told = cli(*words, XDG_CONFIG_HOME=str(home))
+    assert told.code == 0
+    assert "service install -- --allow-root" in told.stderr
+    meant = cli(*words, "--", "--allow-root", XDG_CONFIG_HOME=str(home))
+    assert "does not run as root" not in meant.stderr

@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import subprocess
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Final
 
@@ -55,7 +56,7 @@ def service(
     state_dir: StateDir = None,
     socket: ListenAt = None,
 ) -> int:
-    """Install 'serve' as a systemd service of yours, remove it, or print its unit.
+    """Install, remove or print a systemd unit that runs 'serve'.
 
     Stopping, restarting and upgrading such a service harms no run. Without --now the
     service manager is not called, and the commands that remain are printed.
@@ -70,7 +71,12 @@ def service(
     shared = settings(context, json, state_dir, socket)
     options = [*([] if shared.socket is None else ["--socket", os.path.abspath(shared.socket)])]
     options += serve_options or []
-    _check(action, options, launchd=launchd)
+    for_root = _check(action, options, launchd=launchd)
+    if action == "install" and os.geteuid() == 0 and not for_root and not shared.json:
+        out.note(
+            "note: serve does not run as root unless told to: install it as an ordinary user, "
+            f"or with `{called_name()} service install -- --allow-root`"
+        )
     place = state_directory(shared.state_dir)
     path = units.user_unit_path(os.environ)
     if action == "print":
@@ -83,7 +89,8 @@ def service(
     return exit_codes.OK
 
 
-def _check(action: str, options: list[str], *, launchd: bool) -> None:
+def _check(action: str, options: list[str], *, launchd: bool) -> bool:
+    """Raises what ``serve`` would.  Whether it may run as root."""
     if action not in _ACTIONS:
         raise invalid("action", f"must be one of {', '.join(_ACTIONS)}")
     if launchd and action != "print":
@@ -91,7 +98,9 @@ def _check(action: str, options: list[str], *, launchd: bool) -> None:
     from .app import command
 
     # Raises click's usage error: a unit that cannot start helps nobody.
-    command("serve").make_context(f"{called_name()} serve", list(options), obj=Settings(called_name()))
+    name = called_name()
+    judged = command("serve").make_context(f"{name} serve", list(options), obj=Settings(name))
+    return bool(judged.params["allow_root"])
 
 
 def _printed(place: str, options: list[str], path: str, *, launchd: bool) -> _Report:
@@ -151,7 +160,8 @@ def _write(path: str, content: str) -> None:
             os.fsync(file.fileno())
         os.rename(temporary, path)
     except OSError:
-        os.unlink(temporary)
+        with suppress(OSError):  # not made at all, perhaps; what went wrong is the news
+            os.unlink(temporary)
         raise
 
 
