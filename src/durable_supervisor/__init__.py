@@ -91,4 +91,10 @@ def __getattr__(name: str) -> object:
         from .model.platform import check_platform
 
         check_platform()  # or the import would end at the first module that Windows lacks
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("h11", "wsproto"):
+            raise
+        missing = f"{name} needs {error.name}: pip install 'durable-supervisor[client]'"
+        raise ModuleNotFoundError(missing, name=error.name) from error

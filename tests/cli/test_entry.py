@@ -215,3 +215,15 @@ def test_a_full_disk_behind_stdout_is_one_line(cli: Cli) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith(b"error: INTERNAL: cannot write to stdout")
     assert done.stderr.count(b"\n") == 1
+
+
+def test_the_list_of_verbs_cuts_no_sentence(cli: Cli) -> None:
+    verbs = cli.ok("--help", COLUMNS="80").stdout.partition("Commands:")[2]
+    assert all(f"\n  {verb} " in verbs for verb in VERBS)
+    assert "..." not in verbs
+
+
+def test_a_client_names_the_extra_that_it_lacks() -> None:
+    code = "import sys; sys.modules['h11'] = None; from durable_supervisor import Client"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment(), text=True)
+    assert "ModuleNotFoundError: Client needs h11: pip install 'durable-supervisor[client]'" in done.stderr

@@ -79,6 +79,14 @@ SocketPath = Annotated[
         help=f"Do it all over this socket of a service, and touch no file [env: {SOCKET_VARIABLE}].",
     ),
 ]
+RunOrBundle = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Run id, a unique prefix of one, or a bundle (./nightly.zip).",
+        autocompletion=complete_run,
+    ),
+]
 RunId = Annotated[
     str,
     typer.Argument(metavar="RUN", help="Run id, or a unique prefix of one.", autocompletion=complete_run),

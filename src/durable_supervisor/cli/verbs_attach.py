@@ -50,11 +50,11 @@ def attach(
     state_dir: StateDir = None,
     socket: SocketPath = None,
 ) -> int:
-    """Show a run's output so far, then live until it ends; type to it.
+    """Show a run's output so far, then live; type to it.
 
     A program with a terminal (--pty) gets every key; ctrl-] d detaches, ctrl-]
     twice sends one. A program with open stdin gets the lines you type; Ctrl-C
-    detaches. The run goes on either way. Leaves with 0; 'wait' gives the
+    detaches. The run goes on either way. When it is over, leaves with 0; 'wait' gives the
     program's code.
 
     \b

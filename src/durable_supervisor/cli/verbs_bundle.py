@@ -13,7 +13,7 @@ from durable_supervisor.model.errors import invalid
 from . import exit_codes, out
 from .escape import escape_text
 from .new_file import NewFile
-from .options import Json, RunId, Settings, SocketPath, StateDir, settings
+from .options import Json, RunId, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .session import drive, is_bundle, observing
 from .verbs_events import recorded
 
@@ -40,7 +40,7 @@ def export(
     state_dir: StateDir = None,
     socket: SocketPath = None,
 ) -> int:
-    """Write a run into one file: log, receipt, journal rows, report.
+    """Write a run into one file: log, receipt, rows, report.
 
     The same finished run gives the same bytes. A run that is not over is exported
     as far as it has come, and marked so. inspect, events, logs, replay and report
@@ -105,7 +105,7 @@ def _held(reading: Reading, run: str) -> Iterator[Source]:
 
 def report(
     context: typer.Context,
-    run: RunId,
+    run: RunOrBundle,
     output: _Output,
     force: _Force = False,
     json: Json = False,

@@ -12,7 +12,7 @@ from durable_supervisor.model.events import ALL_KINDS
 
 from . import exit_codes, out, parse
 from .escape import escape_text
-from .options import After, Json, RunId, Settings, SocketPath, StateDir, settings
+from .options import After, Json, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .session import drive, observing
 from .timeline import Timeline, feed_line
 
@@ -36,7 +36,7 @@ _Position = Annotated[str, typer.Option("--after", metavar="POSITION", help="Beg
 
 def events(
     context: typer.Context,
-    run: RunId,
+    run: RunOrBundle,
     after: After = "0",
     limit: _Limit = None,
     kind: _Kinds = None,

@@ -11,7 +11,7 @@ from durable_supervisor.model.events import Kind
 
 from . import exit_codes, out, parse
 from .last_lines import LastLines
-from .options import Json, Raw, RunId, Settings, SocketPath, StateDir, settings
+from .options import Json, Raw, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .printer import Printer
 from .session import drive, observing
 from .verbs_events import recorded, tell_if_lost
@@ -27,7 +27,7 @@ _Tail = Annotated[str | None, typer.Option("--tail", metavar="N", help="Begin wi
 
 def logs(
     context: typer.Context,
-    run: RunId,
+    run: RunOrBundle,
     follow: _Follow = False,
     stream: _Stream = "both",
     tail: _Tail = None,

@@ -11,7 +11,7 @@ from durable_supervisor.model.states import RunState
 
 from . import exit_codes, out, parse
 from .escape import escape_text
-from .options import Json, RunId, Settings, SocketPath, StateDir, settings
+from .options import Json, RunId, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .session import drive, is_bundle, observing
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _state(word: str) -> RunState:
 
 def inspect(
     context: typer.Context,
-    run: RunId,
+    run: RunOrBundle,
     json: Json = False,
     state_dir: StateDir = None,
     socket: SocketPath = None,

@@ -87,9 +87,9 @@ def serve(
     state_dir: StateDir = None,
     socket: ListenAt = None,
 ) -> int:
-    """Own the state directory and serve it over a Unix socket, until TERM or Ctrl-C.
+    """Own the state directory and serve it over a Unix socket.
 
-    Then it drains: starts under way are finished, new ones refused, and no run is harmed.
+    On TERM or Ctrl-C it drains: starts under way are finished, new ones refused, and no run is harmed.
     Clients find the socket from the state directory, also with --socket. The log goes to
     stderr. --json prints one document on stdout once clients may come.
 

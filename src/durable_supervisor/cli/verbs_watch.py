@@ -11,7 +11,7 @@ import typer
 
 from . import exit_codes, out, parse
 from .keyboard import Keyboard
-from .options import After, Json, Raw, RunId, Settings, SocketPath, StateDir, settings
+from .options import After, Json, Raw, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .player import Action, Playback, actions, told
 from .recording import Recording
 from .screens import Screen, screen
@@ -24,7 +24,7 @@ _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the output, no
 
 def replay(
     context: typer.Context,
-    run: RunId,
+    run: RunOrBundle,
     speed: _Speed = "1",
     begin: _From = "0",
     after: After = "0",
