@@ -103,7 +103,7 @@ def test_the_wheel_carries_every_file(wheel: Path) -> None:
 def test_what_is_imported_is_declared() -> None:
     """Third parties of the core are dependencies; those of cli, client and server come with an extra."""
     extra_of = {"cli": "cli", "client": "client", "server": "daemon"}
-    declared = {None: {distribution(line) for line in PROJECT["dependencies"]}}
+    declared: dict[str | None, set[str]] = {None: {distribution(line) for line in PROJECT["dependencies"]}}
     for name, lines in PROJECT["optional-dependencies"].items():
         declared[name] = declared[None] | {distribution(line) for line in lines}
     ours = set(sys.stdlib_module_names) | {"durable_supervisor"}
