@@ -166,14 +166,7 @@ def command_of(form: CommandForm) -> Command:
 
 def limits_of(form: LimitsBody) -> Limits:
     """Raises SupervisorError ``INVALID_REQUEST``."""
-    return Limits(
-        timeout=form.timeout,
-        idle_timeout=form.idle_timeout,
-        grace=form.grace,
-        max_stdout_bytes=form.max_stdout_bytes,
-        max_stderr_bytes=form.max_stderr_bytes,
-        on_limit=form.on_limit,
-    )
+    return Limits(**form.model_dump())
 
 
 def _stdin_of(form: Literal["open"] | Base64Form | TextForm | None) -> bytes | Literal["open"] | None:
