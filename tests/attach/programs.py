@@ -1,12 +1,17 @@
-"""Programs to attach to, started in this process: each call of the command line costs half a second."""
+"""Programs to attach to, and what is seen of them.
+
+They are started in this process: each call of the command line costs half a second.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from durable_supervisor import Command, Supervisor, Terminal
+from durable_supervisor.api.attached import Attached
 
 PTY = Terminal(columns=100, rows=30)
 # What comes is read to its prompt: one of our own is found whatever the shell.
@@ -29,3 +34,14 @@ def started(state_dir: Path, *argv: str, over: bool = False, **options: Any) -> 
 def shell(state_dir: Path) -> str:
     """A shell at a terminal, which says `PROMPT`."""
     return started(state_dir, "env", f"PS1={PROMPT}", "sh", pty=PTY)
+
+
+async def until(attached: Attached, text: bytes) -> bytes:
+    """All output from the cursor on, up to the event that completes ``text``."""
+    seen = b""
+    async with asyncio.timeout(20), aclosing(aiter(attached)) as events:
+        async for event in events:
+            seen += event.data
+            if text in seen:
+                return seen
+    raise AssertionError(f"{text!r} was not in {seen!r}")

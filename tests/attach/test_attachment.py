@@ -15,6 +15,7 @@ import pytest
 
 from durable_supervisor import Attachment, ErrorCode, Kind, Observer, Run, SupervisorError
 from durable_supervisor.model.command import Terminal
+from tests.attach.programs import until
 from tests.cli.helpers import environment
 from tests.contract.runs import Runs, check_gapless
 from tests.support import eventually_async
@@ -29,17 +30,6 @@ async def main():
         await asyncio.sleep(1000)
 asyncio.run(main())
 """
-
-
-async def until(attached: Attachment, text: bytes) -> bytes:
-    """All output from the cursor on, up to the event that completes ``text``."""
-    seen = b""
-    async with asyncio.timeout(20), aclosing(aiter(attached)) as events:
-        async for event in events:
-            seen += event.data
-            if text in seen:
-                return seen
-    raise AssertionError(f"{text!r} was not in {seen!r}")
 
 
 async def terminal_run(runs: Runs, script: str) -> Run:

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ import pytest_asyncio
 
 from durable_supervisor import ErrorCode, Kind, Observer, SupervisorError
 from durable_supervisor.client.aio import AsyncClient
-from durable_supervisor.client.attach import Attachment
 from durable_supervisor.model.command import Terminal
+from tests.attach.programs import until
 from tests.attach.sockets import serving
 from tests.cli.helpers import environment
 from tests.contract.runs import Runs, check_gapless
@@ -38,16 +37,6 @@ asyncio.run(main())
 async def client(runs: Runs, state_dir: Path) -> AsyncIterator[AsyncClient]:
     async with serving(runs.sup), AsyncClient.connect(state_dir) as connected:
         yield connected
-
-
-async def until(attached: Attachment, text: bytes) -> bytes:
-    seen = b""
-    async with asyncio.timeout(20), aclosing(aiter(attached)) as events:
-        async for event in events:
-            seen += event.data
-            if text in seen:
-                return seen
-    raise AssertionError(f"{text!r} was not in {seen!r}")
 
 
 async def test_the_past_the_present_and_the_input(runs: Runs, client: AsyncClient) -> None:
