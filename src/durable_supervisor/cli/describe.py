@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from durable_supervisor.model.events import Kind
+from durable_supervisor.model.quantities import size
 
 from .escape import escape_text
 
@@ -90,18 +91,6 @@ def command_line(argv: object) -> str:
 
     words = argv if isinstance(argv, list | tuple) else []
     return escape_text(" ".join(shlex.quote(str(word)) for word in words))
-
-
-def size(count: object) -> str:
-    """``512 B``, ``1.5 KiB``, ``64.0 MiB``."""
-    if not isinstance(count, int | float):
-        return "-"
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
 
 
 def span(seconds: float) -> str:

@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from durable_supervisor.model.quantities import size
+
 from . import describe, out, style
 from .describe import Form
 from .escape import escape_text
@@ -23,12 +25,13 @@ _TREE_HEADER = ["PID", "PARENT", "STATUS", "CPU", "MEMORY", "NAME"]
 _WIDE = 4096  # into a pipe nothing is cut: the reader may be grep
 
 
-def run_line(form: Form) -> str:
-    """One line about a run; its first word is the run id."""
+def run_line(form: Form, admission: str = "new") -> str:
+    """One line about a run; its first word is the run id.  ``admission``: how ``start`` came to it."""
     painted = style.Style(out.STDOUT).paint(describe.state_colour(form), describe.state_word(form))
     return (
         f"{form.get('run_id')}  {painted}"
-        f"  (request {escape_text(str(form.get('request_id')))}, attempt {form.get('attempt')})"
+        f"  (request {escape_text(str(form.get('request_id')))}, attempt {form.get('attempt')}"
+        f"{', not started again' if admission == 'existing' else ''})"
     )
 
 
@@ -93,7 +96,7 @@ def run_table(form: Form) -> str:
     live = form.get("live")
     tree = _tree(live)
     if isinstance(live, Mapping):
-        cpu, memory = _cpu(live.get("cpu_seconds")), describe.size(live.get("rss_bytes"))
+        cpu, memory = _cpu(live.get("cpu_seconds")), size(live.get("rss_bytes"))
         facts.append(("live", f"{len(tree)} processes, CPU {cpu}, memory {memory}"))
     return fact_table(facts) + (columns(_TREE_HEADER, tree) if tree else "")
 
@@ -207,7 +210,7 @@ def _limits(limits: object, completion: object) -> str:
         for name in ("timeout", "idle_timeout", "grace")
         if isinstance(value := limits.get(name), int | float)
     ]
-    words.append(f"output {describe.size(limits.get('max_stdout_bytes'))} a stream, {limits.get('on_limit')}")
+    words.append(f"output {size(limits.get('max_stdout_bytes'))} a stream, {limits.get('on_limit')}")
     return ", ".join([*words, f"completion {completion}"])
 
 
@@ -218,8 +221,8 @@ def _output(receipt: object) -> str:
     words = []
     for stream, facts in output.items():
         if isinstance(facts, Mapping):
-            dropped = f" ({describe.size(facts['dropped'])} dropped)" if facts.get("dropped") else ""
-            words.append(f"{stream} {describe.size(facts.get('bytes'))}{dropped}")
+            dropped = f" ({size(facts['dropped'])} dropped)" if facts.get("dropped") else ""
+            words.append(f"{stream} {size(facts.get('bytes'))}{dropped}")
     return ", ".join(words)
 
 
@@ -244,7 +247,7 @@ def _tree(live: object) -> list[list[str]]:
             str(one.get("parent")),
             str(one.get("status")),
             _cpu(one.get("cpu_seconds")),
-            describe.size(one.get("rss_bytes")),
+            size(one.get("rss_bytes")),
             str(one.get("name")),
         ]
         for one in (processes if isinstance(processes, list) else [])

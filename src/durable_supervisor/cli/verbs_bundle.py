@@ -174,6 +174,6 @@ def _tell(shared: Settings, document: str, view: RunView, output: str, size: int
     if shared.json:
         out.document(form)
         return
-    from . import describe
+    from durable_supervisor.model import quantities
 
-    out.line(f"{view.id}  {describe.size(size)}  {escape_text(output)}")
+    out.line(f"{view.id}  {quantities.size(size)}  {escape_text(output)}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ...model.quantities import size
 from ...model.view import RunView
 from .collect import Collector
 from .markup import span, text
 from .pane import Line
-from .words import clock, plural, size
+from .words import clock, plural
 
 _CODES = {"stdout": "o", "stderr": "e", "note": "n"}
 _BATCH = 200

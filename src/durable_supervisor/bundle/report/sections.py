@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...model.events import iso_time
+from ...model.quantities import number, size
 from ...model.view import RunView
 from .collect import Collector, Entry
 from .markup import text
@@ -15,10 +16,8 @@ from .words import (
     exit_words,
     flat,
     moment,
-    number,
     outcome_words,
     plural,
-    size,
     span,
     tone,
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import signal as signals
 from collections.abc import Callable, Mapping
 
 from ...model.events import Kind
+from ...model.quantities import number, size
 from ...model.view import RunView
 
 Form = Mapping[str, object]
@@ -69,27 +69,6 @@ def evidence_words(view: RunView) -> str:
 def command_line(argv: object) -> str:
     """The arguments, quoted for a shell where they need it."""
     return " ".join(shlex.quote(str(word)) for word in argv) if isinstance(argv, list | tuple) else ""
-
-
-def number(value: object) -> float | None:
-    """A finite number of a document's, which may be anything."""
-    try:
-        found = float(value) if isinstance(value, int | float) else math.nan
-    except OverflowError:
-        return None
-    return found if math.isfinite(found) else None
-
-
-def size(count: object) -> str:
-    """``512 B``, ``1.5 KiB``, ``64.0 MiB``."""
-    value = number(count)
-    if value is None:
-        return "-"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
 
 
 def span(seconds: float) -> str:
