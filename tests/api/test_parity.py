@@ -24,8 +24,6 @@ def shape(cls: type, verb: str, *, ignore: frozenset[str] = frozenset()) -> list
 @pytest.mark.parametrize("cls", [AsyncClient, Client, Session])
 @pytest.mark.parametrize("verb", [*READING, *CONTROLS, *OWNING])
 def test_every_face_takes_the_same_arguments(cls: type, verb: str) -> None:
-    if (cls, verb) == (Client, "attach"):
-        pytest.skip("a terminal is read and typed to at once: that takes an event loop")
     # `host` stands for another process, which only a service speaks for.
     assert shape(cls, verb) == shape(Supervisor, verb, ignore=frozenset({"host"}))
 

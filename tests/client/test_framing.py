@@ -15,7 +15,7 @@ from wsproto import events
 
 from durable_supervisor import SupervisorError
 from durable_supervisor.client.failures import LostError
-from durable_supervisor.client.websocket import Framing
+from durable_supervisor.client.framing import Framing
 from tests.client.raw import error
 from tests.client.test_sse import pieces_of
 

@@ -11,6 +11,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from durable_supervisor import AsyncClient, Client, Supervisor
+from durable_supervisor.client.attach import Attachment
+from durable_supervisor.client.attach_sync import SyncAttachment
 from durable_supervisor.client.request import Resend
 from durable_supervisor.client.verbs import RESEND
 from durable_supervisor.supervisor import attach, observer, supervisor
@@ -41,8 +43,9 @@ def hints(cls: type, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_what_the_supervisor_serves_the_async_client_has(name: str) -> None:
+def test_what_the_supervisor_serves_the_clients_have(name: str) -> None:
     assert hasattr(AsyncClient, name)
+    assert hasattr(Client, name)
 
 
 @pytest.mark.parametrize("name", CALLED)
@@ -69,6 +72,26 @@ def test_what_is_awaited_is_awaited(name: str) -> None:
     assert inspect.isgeneratorfunction(sync) == inspect.isasyncgenfunction(own)
 
 
+VIEWING = ("close", "lease", "inspect", "write_stdin", "resize", "stop")
+
+
+@pytest.mark.parametrize("name", VIEWING)
+def test_viewers_are_the_same_wherever_they_are(name: str) -> None:
+    own = inspect.signature(getattr(attach.Attachment, name))
+    assert inspect.signature(getattr(Attachment, name)) == own
+    assert inspect.signature(getattr(SyncAttachment, name)) == own
+    assert not inspect.iscoroutinefunction(getattr(SyncAttachment, name))
+
+
+def test_a_viewer_has_nothing_that_another_has_not() -> None:
+    own, face, sync = (
+        {name for name in dir(cls) if not name.startswith("_")}
+        for cls in (attach.Attachment, Attachment, SyncAttachment)
+    )
+    assert own >= {*VIEWING, "holds_lease", "lost"}
+    assert face == sync == own - {"cursor"}
+
+
 def test_each_verb_says_what_becomes_of_it() -> None:
     """Whatever the faces have, beside what sends nothing itself."""
     silent = {"close", "connect", "state_dir", "find", "attach"}
@@ -87,6 +110,7 @@ HEAVY = {"aiohttp", "aiosqlite", "asyncio", "filelock", "pydantic", "sqlite3", "
     [
         ("durable_supervisor.client", {*HEAVY, "h11", "wsproto"}),
         ("durable_supervisor.client.sync", {*HEAVY, "wsproto"}),
+        ("durable_supervisor.client.attach_sync", HEAVY),
         ("durable_supervisor.client.aio", (HEAVY - {"asyncio"}) | {"wsproto"}),
     ],
 )

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from ..model.answers import ControlReceipt, StopReceipt
 from ..model.arguments import BytesLike, stdin_bytes, terminal_size
 from ..model.command import check_timeout
-from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.events import Event
 from ..model.view import RunView
-from .failures import LostError, indeterminate, odd_answer
 from .line import Line
-from .request import Form, Request
+from .messages import control_receipt, input_messages, not_confirmed, perhaps_done
+from .request import Form
 
 if TYPE_CHECKING:
     from .aio import AsyncClient
-
-_PIECE: Final = 1024 * 1024
 
 
 class Attachment:
@@ -72,7 +68,7 @@ class Attachment:
             async with asyncio.timeout(timeout):
                 return await self._line.lease(steal=steal)
         except TimeoutError:
-            raise self._not_confirmed("lease", timeout) from None
+            raise not_confirmed("lease", self._run, timeout) from None
 
     async def inspect(self) -> RunView:
         """See `Observer.inspect`."""
@@ -85,7 +81,7 @@ class Attachment:
         whole = stdin_bytes(data)
         if not await self._line.settled():
             return await self._client.write_stdin(self._run, whole, eof=eof, timeout=timeout)
-        for kind, fields in _messages(whole, eof=eof):
+        for kind, fields in input_messages(whole, eof=eof):
             receipt = await self._control(kind, fields, timeout)
         return receipt
 
@@ -106,31 +102,7 @@ class Attachment:
             async with asyncio.timeout(timeout):
                 form = await self._line.ask(kind, fields)
         except TimeoutError:
-            raise self._not_confirmed(kind, timeout) from None
+            raise not_confirmed(kind, self._run, timeout) from None
         if form is None:
-            asked = Request(kind, "GET", "attach", subject={"run_id": self._run})
-            raise indeterminate(asked, LostError("it ended the connection", sent=True))
-        try:
-            return ControlReceipt.from_dict(
-                {name: value for name, value in form.items() if name not in ("type", "id")}
-            )
-        except KeyError as cause:
-            raise odd_answer(kind) from cause
-
-    def _not_confirmed(self, what: str, seconds: float) -> SupervisorError:
-        return SupervisorError(
-            ErrorCode.NOT_CONFIRMED,
-            f"the {what} of run {self._run} was not confirmed within {seconds:g} s",
-            phase=Phase.CONTROL,
-            retryable=False,
-            hint="it may still be carried out; `events` of the run tell",
-            details={"run_id": self._run},
-        )
-
-
-def _messages(data: bytes, *, eof: bool) -> Iterator[tuple[str, Form]]:
-    """At least one; a piece of stdin is at most a MiB."""
-    for begin in range(0, len(data), _PIECE) if data or eof else [0]:
-        yield "stdin", {"base64": base64.b64encode(data[begin : begin + _PIECE]).decode("ascii")}
-    if eof:
-        yield "eof", {}
+            raise perhaps_done(kind, self._run)
+        return control_receipt(kind, form)

@@ -42,10 +42,17 @@ def list_runs(
     label: tuple[str, str] | None,
     owner: str | None,
 ) -> Steps[ListPage]:
-    call = verbs.list_runs(limit, before, states, label, owner)
-    if states_of(states) == frozenset():  # which a query cannot say
-        return ListPage([], None)
-    return (yield from calls.do(call))
+    """The service's pages may be smaller than ``limit``."""
+    found: list[RunView] = []
+    while True:
+        call = verbs.list_runs(limit - len(found), before, states, label, owner)
+        if states_of(states) == frozenset():  # which a query cannot say
+            return ListPage([], None)
+        page = yield from calls.do(call)
+        found += page.runs
+        before = page.next_before
+        if before is None or len(found) >= limit:
+            return ListPage(found, before)
 
 
 def wait(calls: Calls, run: str, timeout: float | None) -> Steps[RunView]:

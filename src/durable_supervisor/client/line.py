@@ -6,19 +6,17 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING
 
-from ..model.errors import ErrorCode, SupervisorError
+from ..model.errors import SupervisorError
 from .answer import told_error
 from .drive import drive
-from .failures import LEAVING, LostError, closed, unavailable
-from .request import Form, run_path, with_query
+from .failures import LostError, closed, unavailable
+from .messages import MAY_RETURN, input_target
+from .request import Form
 
 if TYPE_CHECKING:
     from .aio import AsyncClient
     from .calls import Patience
     from .websocket import WebSocket
-
-# The service is away, or about to go: whoever comes next may have us back.
-_AWAY = LEAVING | {ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.BUSY}
 
 
 class Line:
@@ -93,9 +91,8 @@ class Line:
         patience = self._client._calls.patience()
         while True:
             failure = unavailable(LostError("it ended the connection"))
-            target = with_query(run_path(self._run, "attach"), [("events", "false"), ("writer", writer)])
             try:
-                async with self._client._websocket(target) as self._socket:
+                async with self._client._websocket(input_target(self._run, writer)) as self._socket:
                     patience.reset()
                     async for form in self._socket:
                         self._heard(form)
@@ -105,7 +102,7 @@ class Line:
                 failure = error
             self._regaining |= self.holds_lease
             self._hang_up()
-            if not self._regaining or failure.code not in _AWAY or not await self._again(patience):
+            if not self._regaining or failure.code not in MAY_RETURN or not await self._again(patience):
                 self._regaining = False
                 self._decide(failure)
                 return

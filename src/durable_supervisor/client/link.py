@@ -53,8 +53,8 @@ class Link:
                 raise LostError(f"it has closed the connection ({error.strerror})") from error
             self._cut = True  # it may have answered without reading on: then its word is still to be read
 
-    def comes(self, seconds: float) -> Steps[bool]:
-        """Is there something to be read, the end included, within so long?"""
+    def comes(self, seconds: float | None) -> Steps[bool]:
+        """Is there something to be read, the end included, within so long?  None: however long it takes."""
         return (yield Wait(self._sock, seconds))
 
     def head(self, request: Request) -> Steps[h11.Response]:
@@ -124,6 +124,13 @@ class Link:
                 continue
             self._sent += taken
             view = view[taken:]
+
+    def push(self, data: bytes, silence: float) -> Steps[None]:
+        """As `write`.  A connection that breaks is a `LostError`, too."""
+        try:
+            yield from self.write(data, silence)
+        except OSError as error:
+            raise LostError(f"the connection broke ({error.strerror})", sent=True) from error
 
     def read(self, silence: float) -> Steps[bytes]:
         """Some bytes; none at the end.  Waits even where some are there: an event loop serves others too."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import select
-import time
 from collections.abc import Collection, Generator, Mapping, Sequence
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from ..model.answers import (
     Capacity,
@@ -17,7 +15,7 @@ from ..model.answers import (
     Run,
     StopReceipt,
 )
-from ..model.arguments import BytesLike
+from ..model.arguments import BytesLike, position
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
 from ..model.page import Page
@@ -26,11 +24,12 @@ from ..model.states import RunState
 from ..model.view import RunView
 from . import flows, verbs
 from .base import RECONNECT_SECONDS, Base
+from .block import deliver, drive
 from .info import CAPACITY, INFO, ServiceInfo
 from .locate import Place
-from .steps import Steps, Wait
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from .attach_sync import SyncAttachment
 
 
 class Client(Base):
@@ -62,7 +61,7 @@ class Client(Base):
         Raises ``SERVICE_UNAVAILABLE``, ``UNSUPPORTED_API_VERSION``, ``PEER_DENIED``.
         """
         client = cls(Place.of(state_dir, socket), reconnect)
-        _drive(client._calls.reach())
+        drive(client._calls.reach())
         return client
 
     def __enter__(self) -> Self:
@@ -80,11 +79,11 @@ class Client(Base):
 
     def info(self) -> ServiceInfo:
         """What the service says of itself, now."""
-        return _drive(self._calls.do(INFO))
+        return drive(self._calls.do(INFO))
 
     def capacity(self) -> Capacity:
         """See `Supervisor.capacity`; for the operator."""
-        return _drive(self._calls.do(CAPACITY))
+        return drive(self._calls.do(CAPACITY))
 
     def start(
         self,
@@ -103,11 +102,11 @@ class Client(Base):
         ``owner``: the default is the caller's own.
         """
         call = self._start(command, request_id, limits, completion, labels, owner, queue, priority)
-        return _drive(self._calls.do(call))
+        return drive(self._calls.do(call))
 
     def inspect(self, run: str) -> RunView:
         """See `Observer.inspect`."""
-        return _drive(self._calls.do(verbs.inspect(run)))
+        return drive(self._calls.do(verbs.inspect(run)))
 
     def list(
         self,
@@ -119,11 +118,11 @@ class Client(Base):
         owner: str | None = None,
     ) -> ListPage:
         """See `Observer.list`."""
-        return _drive(flows.list_runs(self._calls, limit, before, states, label, owner))
+        return drive(flows.list_runs(self._calls, limit, before, states, label, owner))
 
     def find(self, run: str, *, owner: str | None = None) -> str:
         """See `Observer.find`."""
-        return _drive(flows.find(self._calls, run, owner))
+        return drive(flows.find(self._calls, run, owner))
 
     def events(
         self,
@@ -135,7 +134,7 @@ class Client(Base):
         output: bool = True,
     ) -> Page:
         """See `Observer.events`.  A page may hold fewer than ``limit``; go on with its ``next_after``."""
-        return _drive(self._calls.do(verbs.events(run, after, limit, kinds, output)))
+        return drive(self._calls.do(verbs.events(run, after, limit, kinds, output)))
 
     def follow(
         self,
@@ -146,30 +145,36 @@ class Client(Base):
         output: bool = True,
     ) -> Generator[Event, None, None]:
         """See `Observer.follow`.  Outlives the service: each seq comes once, whoever serves it."""
-        for batch in _deliver(flows.follow(self._calls, run, after, kinds, output)):
+        for batch in deliver(flows.follow(self._calls, run, after, kinds, output)):
             yield from batch
+
+    def attach(self, run: str, *, after: int = 0) -> SyncAttachment:
+        """See `Observer.attach`; for threads: iterate in one, type in another."""
+        from .attach_sync import SyncAttachment
+
+        return SyncAttachment(self, run, position("after", after))
 
     def feed(self, *, after: int = 0, limit: int = 100, owner: str | None = None) -> Sequence[FeedEntry]:
         """See `Observer.feed`."""
-        return _drive(self._calls.do(verbs.feed(after, limit, owner)))
+        return drive(self._calls.do(verbs.feed(after, limit, owner)))
 
     def follow_feed(
         self, *, after: int = 0, owner: str | None = None
     ) -> Generator[Sequence[FeedEntry], None, None]:
         """See `Observer.follow_feed`.  Outlives the service, as `follow` does."""
-        yield from _deliver(flows.follow_feed(self._calls, after, owner))
+        yield from deliver(flows.follow_feed(self._calls, after, owner))
 
     def wait(self, run: str, *, timeout: float | None = None) -> RunView:
         """See `Observer.wait`.  Outlives the service."""
-        return _drive(flows.wait(self._calls, run, timeout))
+        return drive(flows.wait(self._calls, run, timeout))
 
     def stop(self, run: str, *, grace: float | None = None, timeout: float | None = None) -> StopReceipt:
         """See `Supervisor.stop`."""
-        return _drive(self._calls.do(verbs.stop(run, grace, timeout)))
+        return drive(self._calls.do(verbs.stop(run, grace, timeout)))
 
     def signal(self, run: str, signo: int, *, target: str = "leader", timeout: float = 5.0) -> ControlReceipt:
         """See `Observer.signal`."""
-        return _drive(self._calls.do(verbs.signal(run, signo, target, timeout)))
+        return drive(self._calls.do(verbs.signal(run, signo, target, timeout)))
 
     def write_stdin(
         self, run: str, data: BytesLike, *, eof: bool = False, timeout: float = 30.0
@@ -178,53 +183,16 @@ class Client(Base):
 
         A large write goes in pieces: ``details["confirmed"]`` of a failure says how many bytes are written.
         """
-        return _drive(flows.write_stdin(self._calls, run, data, eof, timeout))
+        return drive(flows.write_stdin(self._calls, run, data, eof, timeout))
 
     def resize(self, run: str, columns: int, rows: int, *, timeout: float = 5.0) -> ControlReceipt:
         """See `Observer.resize`."""
-        return _drive(self._calls.do(verbs.resize(run, columns, rows, timeout)))
+        return drive(self._calls.do(verbs.resize(run, columns, rows, timeout)))
 
     def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
         """See `Supervisor.resolve`."""
-        return _drive(self._calls.do(verbs.resolve(run, action, note)))
+        return drive(self._calls.do(verbs.resolve(run, action, note)))
 
     def reconcile(self) -> ReconcileReport:
         """See `Supervisor.reconcile`; for the operator."""
-        return _drive(self._calls.do(verbs.reconcile()))
-
-
-def _drive(steps: Steps[T]) -> T:
-    """Take the steps, waiting in between.  Given up half-way, they close what they hold."""
-    try:
-        wait = next(steps)
-        while True:
-            wait = steps.send(_ready(wait))
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-    finally:
-        steps.close()
-
-
-def _deliver(steps: Generator[Wait | T, bool, None]) -> Generator[T, None, None]:
-    """The same for steps that hand out entries on the way."""
-    try:
-        step = next(steps)
-        while True:
-            if isinstance(step, Wait):
-                step = steps.send(_ready(step))
-            else:
-                yield step
-                step = next(steps)
-    except StopIteration:
-        return
-    finally:
-        steps.close()
-
-
-def _ready(wait: Wait) -> bool:
-    if wait.sock is None:
-        time.sleep(wait.seconds or 0)
-        return True
-    poll = select.poll()
-    poll.register(wait.sock, select.POLLOUT if wait.write else select.POLLIN)
-    return bool(poll.poll(None if wait.seconds is None else wait.seconds * 1000))
+        return drive(self._calls.do(verbs.reconcile()))
