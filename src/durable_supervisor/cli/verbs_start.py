@@ -77,7 +77,7 @@ async def _start(shared: Settings, asked: StartRequest, turn: request.Turn) -> i
     else:
         from .render import run_line
 
-        out.line(run_line(form))
+        out.line(run_line(form, run.admission))
     if view.state is RunState.NOT_STARTED:
         raise not_started(form)
     return exit_codes.OK
