@@ -31,6 +31,14 @@ def test_json_and_state_dir_stand_before_or_after_the_verb(cli: Cli, tmp_path: P
     )
 
 
+def test_a_person_is_told_that_nothing_was_started(cli: Cli) -> None:
+    first = cli.ok("start", "--request-id", "r1", "--", "true").stdout
+    again = cli.ok("start", "--request-id", "r1", "--", "true").stdout
+    assert "not started again" not in first
+    assert again.endswith("(request r1, attempt 1, not started again)\n")
+    assert again.split()[0] == first.split()[0]
+
+
 def test_a_person_sees_the_run_id_first(cli: Cli) -> None:
     line = cli.ok("start", "--request-id", "r1", "--", "true").stdout
     assert line.count("\n") == 1
