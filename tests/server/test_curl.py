@@ -1,4 +1,4 @@
-"""docs/http.md: the lines for curl work as they stand there."""
+"""docs/http.md: the lines for curl, and the program for Node, work as they stand there."""
 
 from __future__ import annotations
 
@@ -53,6 +53,25 @@ def test_every_line_works(tmp_path: Path) -> None:
     assert followed[1].startswith("id: 4\n")
     stopped: dict[str, Any] = json.loads(answers[-2])
     assert stopped["confirmed"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_program_for_node_works(tmp_path: Path) -> None:
+    found = re.search(r"```js\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert found is not None
+    with hosted(tmp_path) as path:
+        done = subprocess.run(
+            ["node", "-e", found[1]],
+            env={**os.environ, "SOCKET": path},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("1 run.dispatched")
+    assert " end " in done.stdout
+    assert "kind: 'cancelled'" in done.stdout
 
 
 def test_the_page_names_every_path() -> None:
