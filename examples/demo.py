@@ -1,4 +1,4 @@
-"""See in twenty seconds why this exists: ``make demo``.
+"""See in ten seconds why this exists: ``make demo``.
 
 1. An application starts a long-running program through durable_supervisor and reads along.
 2. The application is killed with SIGKILL.
