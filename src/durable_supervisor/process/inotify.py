@@ -9,7 +9,6 @@ import struct
 _libc = ctypes.CDLL(None, use_errno=True)
 
 _HEAD = struct.Struct("@iIII")  # watch, mask, cookie, length of the name
-_NONBLOCK, _CLOEXEC = 0o4000, 0o2000000
 _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
 _DELETE_SELF, _MOVE_SELF = 0x400, 0x800
 _ONLY_DIRECTORY = 0x01000000
@@ -24,7 +23,7 @@ def watch_directory(path: str) -> int:
     """
     if not hasattr(_libc, "inotify_init1"):
         raise OSError("this system has no inotify")
-    fd = int(_libc.inotify_init1(_NONBLOCK | _CLOEXEC))
+    fd = int(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
     if fd < 0:
         raise OSError(ctypes.get_errno(), "inotify_init1")
     if _libc.inotify_add_watch(fd, os.fsencode(path), _CHANGES) < 0:
