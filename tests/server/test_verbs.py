@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from durable_supervisor import Supervisor, __version__
+from durable_supervisor import AsyncClient, Supervisor, __version__
 from durable_supervisor.wire.documents import validate
 from tests.server.http import Answer, Http
 from tests.support import eventually_async
@@ -100,6 +100,27 @@ async def test_lists(http: Http) -> None:
     assert [run["labels"] for run in one["runs"]] == [{"n": "1"}]
     full = document(await http.get("/v1/list?detail=full"), "list")
     assert all(run["schema"] == "durable-supervisor/inspect/1" for run in full["runs"])
+
+
+async def test_a_list_of_large_runs_is_cut(
+    http: Http, sup: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By bytes, slice by slice, so that it holds up nobody; a client puts the pages together."""
+    monkeypatch.setattr("durable_supervisor.server.routes_read._SLICE", 2)
+    monkeypatch.setattr("durable_supervisor.server.routes_read._MAX_PAGE_BYTES", 20_000)
+    made = [await http.start("true", "x" * 6000) for _ in range(7)]
+    sizes, found, before = [], [], 1 << 40
+    while before is not None:
+        page = document(await http.get(f"/v1/list?limit=6&before={before}&detail=full"), "list")
+        sizes.append(len(page["runs"]))
+        found += [run["run_id"] for run in page["runs"]]
+        before = page["next_before"]
+    assert (sizes, found) == ([4, 3], made[::-1])
+    async with AsyncClient.connect(sup.state_dir) as client:
+        first = await client.list(limit=6)
+        rest = await client.list(before=first.next_before)
+    assert [run.id for run in first.runs] == made[:0:-1]
+    assert ([run.id for run in rest.runs], rest.next_before) == (made[:1], None)
 
 
 async def test_the_feed(http: Http) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from aiohttp import web
 
@@ -12,31 +13,40 @@ from ..model.events import Event
 from ..model.page import Page
 from ..model.schema import schema_name
 from . import queries
-from .errors import answer
+from .errors import answer, to_json
 from .peers import listed_owner
 from .route import OF_A_RUN, RUN, Route
 from .routes_follow import follow, follow_feed, wants_stream
 from .service import Call
 
 DEFAULT_PAGE = 100
-_SLICE = 64  # events read at once, so that big ones are counted before too many are in memory
+# Entries read at once: big ones are counted before too many are in memory, and others get their turn.
+_SLICE = 64
 _MAX_PAGE_BYTES = 4 * 1024 * 1024
 
 
 async def list_runs(call: Call) -> web.Response:
-    """Runs, newest first."""
+    """Runs, newest first: as many as fit a page of some MiB, and at least one."""
     query = call.query
-    page = await call.supervisor.list(
-        limit=query.get("limit", DEFAULT_PAGE),
-        before=query.get("before"),
-        states=query.get("state"),
-        label=query.get("label"),
-        owner=listed_owner(call.caller, query.get("owner"), query.get("namespace")),
-    )
-    form = page.to_dict()
-    if query.get("detail") == "full":
-        form["runs"] = [view.to_dict() for view in page.runs]
-    return answer(form)
+    full, limit, before = query.get("detail") == "full", query.get("limit", DEFAULT_PAGE), query.get("before")
+    owner = listed_owner(call.caller, query.get("owner"), query.get("namespace"))
+    found: list[Any] = []
+    size = 0
+    while True:
+        page = await call.supervisor.list(
+            limit=min(_SLICE, limit - len(found)),
+            before=before,
+            states=query.get("state"),
+            label=query.get("label"),
+            owner=owner,
+        )
+        form: dict[str, Any] = page.to_dict()
+        runs = [view.to_dict() for view in page.runs] if full else form["runs"]
+        found += runs
+        size += sum(len(to_json(run)) for run in runs)
+        before = page.next_before
+        if before is None or len(found) >= limit or size >= _MAX_PAGE_BYTES:
+            return answer({**form, "runs": found})
 
 
 async def feed(call: Call) -> web.StreamResponse:
