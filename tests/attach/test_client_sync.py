@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -184,6 +185,36 @@ async def test_a_service_that_is_away_is_told_as_that(runs: Runs, state_dir: Pat
         async with serving(runs.sup):
             assert await asyncio.to_thread(attached.lease) is True
             await asyncio.to_thread(attached.close)
+
+
+FORKING = """
+import os, sys, time
+from durable_supervisor import Client
+with Client.connect(sys.argv[1]) as client:
+    with client.attach(sys.argv[2]) as attached:
+        assert attached.lease()
+        attached._line._lock.acquire()  # as the listening thread may have it when it forks
+        child = os.fork()
+        if child:
+            attached._line._lock.release()
+        else:
+            try:
+                attached.write_stdin(b"x")
+            except Exception as error:
+                attached.close()
+                os._exit(7 if error.code == "FORKED_COPY" else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        attached.write_stdin(b"still ours\\n")
+        assert attached.holds_lease
+"""
+
+
+async def test_a_forked_copy_leaves_the_line_alone(runs: Runs, client: Client) -> None:
+    run = await runs.sh("cat", pty=PTY)
+    words = [sys.executable, "-c", FORKING, str(runs.state_dir), run.id]
+    forking = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.PIPE)
+    _, errors = await asyncio.wait_for(forking.communicate(), 30)
+    assert forking.returncode == 0, errors.decode()
 
 
 async def test_an_input_that_waits_is_given_up_by_closing(runs: Runs, client: Client) -> None:

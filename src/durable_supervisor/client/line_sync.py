@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from contextlib import ExitStack
@@ -31,6 +32,7 @@ class SyncLine:
         self.lost = threading.Event()  # another has taken the lease over
         self._client = client
         self._run = run
+        self._pid = os.getpid()
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self._socket: SyncWebSocket | None = None
@@ -43,6 +45,7 @@ class SyncLine:
 
     def lease(self, *, steal: bool, timeout: float) -> bool:
         """Raises what the service answers, ``SERVICE_UNAVAILABLE`` and TimeoutError."""
+        self._client._connections.check_open()
         until = time.monotonic() + timeout
         with self._lock:
             self._take_in()
@@ -54,6 +57,7 @@ class SyncLine:
 
     def settled(self) -> bool:
         """Is the lease held?  Regains it where it went with the service, if the service is back in time."""
+        self._client._connections.check_open()
         with self._lock:
             self._take_in()
             patience = self._client._calls.patience()
@@ -72,7 +76,12 @@ class SyncLine:
             return self._exchange(kind, fields, time.monotonic() + timeout)
 
     def close(self) -> None:
-        """Hang up, which frees the lease.  Idempotent; whoever waits for an answer gets none."""
+        """Hang up, which frees the lease.  Idempotent; whoever waits for an answer gets none.
+
+        In a forked copy it does nothing: the line is the original's, and the lock may be held there for ever.
+        """
+        if os.getpid() != self._pid:
+            return
         if not self._lock.acquire(blocking=False):
             if (socket := self._socket) is not None:
                 socket.hang_up()
@@ -91,8 +100,10 @@ class SyncLine:
                 link = drive(connections.dial())
                 opened.enter_context(connections.using(link))
                 self._socket = SyncWebSocket(link, input_target(self._run, writer))
-                while not any(self._heard(form) for form in self._receive(until)):
-                    pass
+                told = False
+                while not told:
+                    for form in self._receive(until):
+                        told |= self._heard(form)
             except LostError as lost:
                 self._hang_up()
                 raise self._client._calls.gone(lost) from lost
