@@ -142,7 +142,9 @@ class Conversation:
         steal, self._steal = self._steal, False
         if self._attached.holds_lease or await self._attached.lease(steal=steal):
             return True
-        self._watch("another terminal has the input; you are watching (--steal takes it over)")
+        self._watch(
+            "another terminal has the input; you are watching (--steal takes it over, Ctrl-C detaches)"
+        )
         return False
 
     async def _send(self, typed: Typed) -> None:
@@ -183,7 +185,7 @@ class Conversation:
         while True:
             await self._attached.lost.wait()
             self._attached.lost.clear()
-            self._watch("another terminal has taken over the input; you are watching")
+            self._watch("another terminal has taken over the input; you are watching (Ctrl-C detaches)")
 
     async def _follow_size(self) -> None:
         told: tuple[int, int] | None = None
