@@ -165,6 +165,7 @@ def test_a_word_that_may_be_a_run_is_one(
     refused(shared("inspect", "./nothing.zip"), "No such file")
     Path("run.zip").write_bytes(shared.ok("export", run_id, "-o", "-").raw)
     refused(shared("wait", "run.zip"), "nothing else")
+    assert "a bundle can be read, nothing else" in shared("stop", "run.zip").stderr
 
 
 def test_keys_of_a_replay(cli: Cli, terminal: Terminal) -> None:

@@ -68,6 +68,9 @@ async def _reading(shared: Settings, run: str = "") -> Reading:
 async def _name_the_run(error: SupervisorError, shared: Settings, reading: Reading) -> None:
     """Who gave a request id for a run id is told the run id."""
     asked = str(error.details.get("run_id"))
+    if is_bundle(asked):
+        error.hint = "a bundle can be read, nothing else: inspect, events, logs, replay, report, list"
+        return
     if shared.socket is None:
         from .complete import run_of_request
 
