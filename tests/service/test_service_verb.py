@@ -159,7 +159,14 @@ def test_now_calls_the_manager(cli: Cli, home: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["install", "--", "--no-such-option"], ["enable"], ["install", "--launchd"], ["print", "--", "word"]],
+    [
+        ["install", "--", "--no-such-option"],
+        ["install", "--", "--max-concurrent-runs", "many"],
+        ["install", "--", "--socket-mode", "rw"],
+        ["enable"],
+        ["install", "--launchd"],
+        ["print", "--", "word"],
+    ],
 )
 def test_mistakes_are_told_before_anything_is_written(cli: Cli, home: Path, words: list[str]) -> None:
     assert cli("service", *words, XDG_CONFIG_HOME=str(home)).code == 2

@@ -6,8 +6,9 @@ import faulthandler
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -171,6 +172,15 @@ def _check_installed() -> None:
             phase=Phase.VALIDATE,
             hint="pip install 'durable-supervisor[daemon]'",
         )
+
+
+def check_values(given: Mapping[str, Any]) -> None:
+    """Raises for a mode or a number that ``serve`` would not take, for whoever writes its options down."""
+    _mode(given["socket_mode"])
+    _limit("max-concurrent-runs", given["max_concurrent_runs"])
+    _limit("max-runs-per-owner", given["max_runs_per_owner"])
+    parse.whole("max-queued-runs", given["max_queued_runs"])
+    parse.whole("max-connections", given["max_connections"])
 
 
 def _limit(option: str, text: str | None) -> int | None:

@@ -18,7 +18,7 @@ from durable_supervisor.model.schema import schema_name
 from . import exit_codes, out, units
 from .main import called_name
 from .options import Json, Settings, StateDir, settings
-from .verbs_serve import ListenAt
+from .verbs_serve import ListenAt, check_values
 
 _ACTIONS: Final = ("install", "uninstall", "print")
 
@@ -100,6 +100,7 @@ def _check(action: str, options: list[str], *, launchd: bool) -> bool:
     # Raises click's usage error: a unit that cannot start helps nobody.
     name = called_name()
     judged = command("serve").make_context(f"{name} serve", list(options), obj=Settings(name))
+    check_values(judged.params)
     return bool(judged.params["allow_root"])
 
 
