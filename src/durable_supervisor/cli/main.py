@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 
@@ -10,6 +11,8 @@ from durable_supervisor.model.platform import check_platform
 
 PROGRAM = "durable-supervisor"
 _VERSION_FLAGS = {"--version", "-V"}
+# Net new objects between two looks for garbage.  Loading makes tens of thousands, and none of them is.
+_GARBAGE_LOOK = 10_000
 
 
 def called_name() -> str:
@@ -24,10 +27,12 @@ def main() -> None:
     if _VERSION_FLAGS.intersection(arguments[:2]) and set(arguments) <= {*_VERSION_FLAGS, "--json"}:
         _print_version(as_json="--json" in arguments)  # before typer, which costs more than the answer
         return
+    gc.set_threshold(_GARBAGE_LOOK)
     try:
         code = _run(arguments)
     except KeyboardInterrupt:  # while modules were still being loaded
         code = 130  # exit_codes.INTERRUPTED; nothing more is imported now
+    gc.freeze()  # the interpreter would look through everything twice more, just before it is gone
     sys.exit(code)
 
 

@@ -70,17 +70,23 @@ def start(
 async def _start(shared: Settings, asked: StartRequest, turn: request.Turn) -> int:
     async with owning(shared) as owner:
         run = await hand_over(owner, asked, turn)
-        view = await owner.ask(lambda verbs: verbs.inspect(run.id))
-    form = view.to_dict()
+        form = await _known_of(run, owner)
     if shared.json:
         out.document(run.to_dict())
     else:
         from .render import run_line
 
         out.line(run_line(form, run.admission))
-    if view.state is RunState.NOT_STARTED:
+    if form["state"] == RunState.NOT_STARTED:
         raise not_started(form)
     return exit_codes.OK
+
+
+async def _known_of(run: Run, owner: Owner) -> Mapping[str, object]:
+    """What there is to say of it.  Of one that has just begun its answer says all; else, how it ended."""
+    if run.state in (RunState.QUEUED, RunState.RUNNING):
+        return run.to_dict()
+    return (await owner.ask(lambda verbs: verbs.inspect(run.id))).to_dict()
 
 
 async def hand_over(owner: Owner, asked: StartRequest, turn: request.Turn) -> Run:
