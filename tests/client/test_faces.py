@@ -306,6 +306,15 @@ async def test_many_calls_at_once(face: Face, server: Server) -> None:
     assert all(view.outcome.code == 0 for view in seen)
 
 
+async def test_a_timeout_of_years(face: Face) -> None:
+    """More than poll(2) can be asked for at once."""
+    run, years = await sh(face, "read x; exit 3", stdin="open"), 3e8
+    assert (await face.call("signal", run, 23, timeout=years)).result == "delivered"
+    assert (await face.call("write_stdin", run, b"x\n", timeout=years)).result == "written"
+    assert (await face.call("wait", run, timeout=years)).outcome.code == 3
+    assert (await face.call("stop", run, grace=years, timeout=years)).result == "already_ended"
+
+
 async def test_info(face: Face, state_dir: Path) -> None:
     info = await face.call("info")
     assert info.pid == os.getpid()

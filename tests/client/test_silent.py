@@ -16,7 +16,7 @@ from tests.contract.hosts import refused
 from tests.service.daemons import Service
 from tests.support import eventually_async
 
-_BOUND = 0.5  # seconds, instead of half a minute
+_BOUND = 0.3  # seconds, instead of half a minute
 
 
 @pytest.fixture(autouse=True)

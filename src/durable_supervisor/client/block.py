@@ -5,11 +5,13 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Generator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from .steps import Steps, Wait
 
 T = TypeVar("T")
+
+_LONGEST: Final = (1 << 31) - 1  # milliseconds, 24 days: an int of poll(2); whoever allows more gets that
 
 
 def drive(steps: Steps[T]) -> T:
@@ -46,4 +48,4 @@ def _ready(wait: Wait) -> bool:
         return True
     poll = select.poll()
     poll.register(wait.sock, select.POLLOUT if wait.write else select.POLLIN)
-    return bool(poll.poll(None if wait.seconds is None else wait.seconds * 1000))
+    return bool(poll.poll(None if wait.seconds is None else min(wait.seconds * 1000, _LONGEST)))
