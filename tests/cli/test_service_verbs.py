@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 
 from tests.cli.helpers import COMMAND, Cli, Result, assert_one_error_line, environment
 from tests.contract.hosts import HostScript
-from tests.support import eventually, running
+from tests.support import eventually, reap_state_dir, running
 
 APPLICATION = """
 import durable_supervisor
@@ -24,12 +26,38 @@ async with durable_supervisor.open(STATE, max_concurrent_runs=LIMIT) as host:
 """
 
 
-@pytest.fixture
-def application(state_dir: Path, tmp_path: Path) -> Iterator[HostScript]:
-    """Lives through the whole test, and owns the directory."""
-    with HostScript(APPLICATION, state_dir, tmp_path, before="LIMIT = None") as host:
+@contextmanager
+def owning(state_dir: Path, folder: Path) -> Iterator[HostScript]:
+    with HostScript(APPLICATION, state_dir, folder, before="LIMIT = None") as host:
         assert host.facts()["role"] == "owner"
         yield host
+
+
+@pytest.fixture
+def application(state_dir: Path, tmp_path: Path) -> Iterator[HostScript]:
+    """Owns the directory of this test; it may be killed."""
+    with owning(state_dir, tmp_path) as host:
+        yield host
+
+
+@dataclass
+class Served:
+    """A directory, the command on it, and the application that owns it."""
+
+    cli: Cli
+    wired: Cli
+    pid: int
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """For all tests that leave the application alone: its start takes a second."""
+    folder = tmp_path_factory.mktemp("served")
+    state_dir = folder / "state"
+    state_dir.mkdir(mode=0o700)
+    with owning(state_dir, folder) as host:
+        yield Served(Cli(state_dir), Wired(state_dir), host.process.pid)
+    reap_state_dir(state_dir)
 
 
 class Wired(Cli):
@@ -41,12 +69,8 @@ class Wired(Cli):
         return super().__call__(*words, stdin=stdin, **given, **env)
 
 
-@pytest.fixture
-def wired(state_dir: Path, application: HostScript) -> Wired:
-    return Wired(state_dir)
-
-
-def test_everything_works_while_an_application_owns_the_directory(cli: Cli, application: HostScript) -> None:
+def test_everything_works_while_an_application_owns_the_directory(served: Served) -> None:
+    cli = served.cli
     run_id = cli.start("--stdin", "open", "--", "sh", "-c", "read line; echo $line; exec sleep 300")
     assert cli.ok("list", "--json").document["runs"][0]["run_id"] == run_id
     cli.ok("write-stdin", run_id, stdin=b"hello\n")
@@ -77,7 +101,8 @@ def test_a_start_through_the_application_is_the_same_request(cli: Cli, applicati
     assert cli(*another).error == conflict.error
 
 
-def test_every_verb_says_the_same_over_the_socket(cli: Cli, wired: Wired) -> None:
+def test_every_verb_says_the_same_over_the_socket(served: Served) -> None:
+    cli, wired = served.cli, served.wired
     run_id = wired.start("--request-id", "said", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
     assert wired("wait", run_id).code == cli("wait", run_id).code == 3
     for words in (
@@ -90,7 +115,8 @@ def test_every_verb_says_the_same_over_the_socket(cli: Cli, wired: Wired) -> Non
         assert timeless(wired(*words)) == timeless(cli(*words)), words
 
 
-def test_every_refusal_says_the_same_over_the_socket(cli: Cli, wired: Wired) -> None:
+def test_every_refusal_says_the_same_over_the_socket(served: Served) -> None:
+    cli, wired = served.cli, served.wired
     over = wired.start("--request-id", "over", "--", "true")
     cli("wait", over)
     live = wired.start("--", "sleep", "300")
@@ -117,7 +143,8 @@ def shown(error: dict[str, Any]) -> str:
     return re.sub(r"\b[0-9a-z]{16}\b", "RUN", repr(error))
 
 
-def test_over_the_socket_no_file_is_touched(wired: Wired) -> None:
+def test_over_the_socket_no_file_is_touched(served: Served) -> None:
+    wired = served.wired
     run_id = wired.start("--stdin", "open", "--", "cat")
     wired.ok("write-stdin", run_id, stdin=b"x" * 200_000)
     wired.ok("write-stdin", run_id, "--eof")
@@ -127,7 +154,8 @@ def test_over_the_socket_no_file_is_touched(wired: Wired) -> None:
     assert not Path("/nonexistent").exists()
 
 
-def test_the_nearest_word_says_where(cli: Cli, application: HostScript, tmp_path: Path) -> None:
+def test_the_nearest_word_says_where(served: Served, tmp_path: Path) -> None:
+    cli = served.cli
     nobody = str(tmp_path / "nobody.sock")
     refused = cli("list", "--socket", nobody)
     assert refused.code == 5
@@ -138,10 +166,11 @@ def test_the_nearest_word_says_where(cli: Cli, application: HostScript, tmp_path
     cli.ok("list", "--socket", str(cli.state_dir / "supervisor.sock"), DURABLE_SUPERVISOR_SOCKET=nobody)
 
 
-def test_recover_wants_the_directory_to_itself(cli: Cli, application: HostScript) -> None:
+def test_recover_wants_the_directory_to_itself(served: Served) -> None:
+    cli = served.cli
     refused = cli("recover", "--json")
     assert (refused.code, refused.error["code"]) == (5, "STATE_DIR_IN_USE")
-    assert refused.error["details"]["pid"] == application.facts()["pid"]
+    assert refused.error["details"]["pid"] == served.pid
     assert cli("recover", "--socket", str(cli.state_dir / "supervisor.sock")).code == 2
 
 
@@ -179,9 +208,11 @@ def connected_to(pid: int) -> bool:
     return sum(name.startswith("socket:") for name in names) > 2  # besides the loop's own pair
 
 
-def test_a_start_through_a_service_loads_nothing_of_the_owners(cli: Cli, application: HostScript) -> None:
+def test_a_start_through_a_service_loads_nothing_of_the_owners(served: Served) -> None:
     words = [sys.executable, "-X", "importtime", *COMMAND[1:], "start", "--", "true"]
-    done = subprocess.run(words, env=environment(cli.state_dir), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        words, env=environment(served.cli.state_dir), capture_output=True, text=True, check=True
+    )
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "durable_supervisor.client.aio" in loaded
     heavy = {"aiohttp", "aiosqlite", "filelock", "platformdirs", "psutil", "pydantic", "sqlite3", "structlog"}
