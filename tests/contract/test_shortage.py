@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor import Command, ErrorCode, Supervisor, SupervisorError
+from durable_supervisor import Command, ErrorCode, RunState, Supervisor, SupervisorError
 from tests.contract.runs import Marker, Runs, gone
 from tests.support import eventually_async
 
@@ -48,3 +48,26 @@ async def test_a_host_short_of_descriptors_gets_a_typed_error(state_dir: Path) -
         assert caught.value.retryable
         again = await sup.start(Command(argv=["true"]), request_id="later")
         assert (await sup.wait(again.id, timeout=20)).outcome is not None
+
+
+async def test_no_run_is_judged_by_a_look_that_got_no_descriptor(runs: Runs) -> None:
+    run = await runs.sh("read go; exit 3", stdin="open")
+    assert (await runs.sup.inspect(run.id)).state is RunState.RUNNING  # the journal is open to be read, too
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(SupervisorError) as caught:
+            await runs.sup.inspect(run.id)
+        with pytest.raises(SupervisorError) as waited:
+            await runs.sup.wait(run.id, timeout=1)
+        await runs.sup.reconcile()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (caught.value.code, waited.value.code) == (ErrorCode.BUSY, ErrorCode.BUSY)
+    assert caught.value.retryable
+    assert (await runs.sup.inspect(run.id)).state is RunState.RUNNING
+    assert RunState.QUARANTINED not in [entry.state for entry in await runs.sup.feed()]
+    await runs.sup.write_stdin(run.id, b"\n")
+    final = await runs.sup.wait(run.id, timeout=20)
+    assert final.outcome is not None
+    assert final.outcome.code == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -199,3 +200,40 @@ def test_a_reader_beside_rolls_and_compactions(tmp_path: Path, cap: int) -> None
     final = read_all(paths)
     check_gapless(final, writer.head)
     assert read_all(paths, limit=1, fresh=True) == final
+
+
+def test_a_segment_that_no_descriptor_is_left_for_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reader goes on behind the last event that it has seen, once there are descriptors again."""
+    paths = paths_in(tmp_path)
+    writer = open_writer(paths, segment_bytes=4096)
+    begin(writer)
+    for index in range(400):
+        writer.append_output("stdout", b"%0100d\n" % index)
+    end(writer)
+    whole = read_all(paths)
+    opened, rightly = 0, os.open
+
+    def short(path: str, flags: int, *more: int) -> int:
+        nonlocal opened
+        opened += 1
+        if opened % 5 == 0:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return rightly(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", short)
+    reader, after, refused = LogReader(paths), 0, 0
+    seen = []
+    while True:
+        try:
+            page = reader.page(after, 50)
+        except OSError:
+            refused += 1
+            continue
+        seen += page.events
+        after = page.next_after
+        if page.end:
+            break
+    assert refused
+    assert [event.to_dict() for event in seen] == [event.to_dict() for event in whole]

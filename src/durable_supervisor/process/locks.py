@@ -14,6 +14,8 @@ import stat
 import struct
 from enum import Enum
 
+from .shortage import is_shortage
+
 # struct flock of 64-bit Linux: type, whence, start, len, pid (padded to its alignment).
 _FLOCK = struct.Struct("@hhqqi0q")
 _LAST_BYTE = 1 << 62  # of a range that no file reaches
@@ -54,12 +56,17 @@ def is_locked(fd: int) -> bool:
 
 
 def probe_lock(path: str) -> LockState:
-    """Is the lock of this run log held?  Never follows a symlink, never blocks on a FIFO."""
+    """Is the lock of this run log held?  Never follows a symlink, never blocks on a FIFO.
+
+    Raises OSError when we ourselves are short of something: that says nothing about the lock.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return LockState.MISSING
-    except OSError:
+    except OSError as error:
+        if is_shortage(error):
+            raise
         return LockState.UNREADABLE
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):

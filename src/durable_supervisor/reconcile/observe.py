@@ -11,6 +11,7 @@ from ..model.identity import Match, ProcessIdentity, compare
 from ..model.states import SETTLED_STATES, RunState
 from ..process.identity import Liveness, probe, read_identity
 from ..process.locks import LockState, probe_lock
+from ..process.shortage import is_shortage
 from ..runlog.evidence import LogEvidence, read_evidence
 from ..runlog.paths import RunPaths
 from .facts import JsonDict, LogStatus, Observation, Sighting
@@ -62,6 +63,8 @@ def look(row: RunRow, place: Place) -> Observation:
     Lock first, log second: once the lock is free nobody writes, so the log read
     after that is complete.  Was it held, the log may be older than the worker's
     end; then the worker is looked up last, and a dead one makes the caller look again.
+
+    Raises OSError when we ourselves are short of something: that is evidence of nothing.
     """
     paths = place.paths(row)
     lock = probe_lock(paths.log(row.attempt))
@@ -133,7 +136,9 @@ def _sighting(recorded: JsonDict | None, ended: bool) -> Sighting | None:
     try:
         liveness = probe(identity)
         now = read_identity(identity.pid) if liveness is Liveness.GONE else None
-    except OSError:
+    except OSError as error:
+        if is_shortage(error):
+            raise
         return Sighting(identity, Liveness.UNPROVABLE)
     # After a reboot every pid is somebody else's: only a pid reused under this boot is news.
     if now is not None and now.boot_id == identity.boot_id and compare(identity, now) is Match.DIFFERENT:

@@ -61,6 +61,8 @@ def read_evidence(
 ) -> LogEvidence:  # fmt: skip
     """Read an attempt's log.  Never raises for what it finds on the disk.
 
+    Raises OSError when we ourselves are short of something.
+
     ``boot_id`` is the running kernel's, to tell crash damage from corruption.
     Without ``deep`` damage is looked for in the last segment only.
     """

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from durable_supervisor.process.shortage import is_shortage
+
 from .facts import Facts
 from .files import NotRegularError, list_segments, open_regular
 from .format import OUTPUT, SYNC, SegmentHeader, salt_of
@@ -85,11 +87,16 @@ class Tail:
         self._synced = 0
 
     def refresh(self, *, deep: bool = False) -> None:
-        """Look again.  Never raises for what it may find on the disk."""
+        """Look again.  Never raises for what it may find on the disk.
+
+        Raises OSError when we ourselves are short of something: no log is unreadable for that.
+        """
         for _ in range(100):  # a compaction may take a listed segment away
             try:
                 keys, hidden = list_segments(self.paths, self.attempt), False
-            except OSError:
+            except OSError as problem:
+                if is_shortage(problem):
+                    raise
                 keys, hidden = [FIRST], True
             try:
                 self._look(keys, deep)
@@ -104,7 +111,9 @@ class Tail:
             except NotRegularError:
                 self.status = NOT_REGULAR
                 return
-            except OSError:
+            except OSError as problem:
+                if is_shortage(problem):
+                    raise
                 break
         self.status = UNREADABLE
         self.unseen = True

@@ -10,6 +10,7 @@ import os
 from collections.abc import Generator, Iterator
 
 from durable_supervisor.model.events import Event, Kind
+from durable_supervisor.process.shortage import is_shortage
 
 from .files import NotRegularError, list_segments, open_regular
 from .format import SYNC, salt_of
@@ -50,6 +51,7 @@ class Walker:
         """Every event with a seq above ``after``, each seq answered once, as far as the log goes now.
 
         A range of seqs without a good record is one `output.dropped` event, reason ``corrupt``.
+        Raises OSError when we ourselves are short of something: nothing is lost for that.  Walk on later.
         """
         here = self._at
         if here is None or here.seq != after:
@@ -63,7 +65,9 @@ class Walker:
                 misses += 1
                 gone = here.key == FIRST or misses > _MAX_MISSES
                 beyond = self._following(here) if gone else self._locate(here.seq)
-            except (NotRegularError, OSError):
+            except (NotRegularError, OSError) as problem:
+                if is_shortage(problem):
+                    raise
                 beyond = self._following(here)
             if beyond is None:
                 return
@@ -174,7 +178,9 @@ class Walker:
             return known
         try:
             fd, size = open_regular(self.paths.log(attempt))
-        except (NotRegularError, OSError):
+        except (NotRegularError, OSError) as problem:
+            if is_shortage(problem):
+                raise
             return None
         try:
             scanner = Scanner(fd, salt_of(self.paths.run_id, attempt, 0), 0, size)
@@ -196,7 +202,9 @@ def _segments(paths: RunPaths, attempt: int) -> list[SegmentKey]:
     """The segments that can be read: where the system does not let us list the others, the first."""
     try:
         return list_segments(paths, attempt)
-    except OSError:
+    except OSError as problem:
+        if is_shortage(problem):
+            raise
         return [FIRST]
 
 

@@ -20,13 +20,18 @@ def read_host() -> Host:
     try:
         return Host(os.environ, own_directory(), read_umask(), outer_run(), survives_unit_restart())
     except OSError as error:
-        raise SupervisorError(
-            ErrorCode.BUSY,
-            f"this process cannot open another file: {error.strerror}",
-            phase=Phase.ADMIT,
-            retryable=True,
-            hint="close some descriptors, or raise the limit (ulimit -n)",
-        ) from error
+        raise short_of(error, Phase.ADMIT) from error
+
+
+def short_of(error: OSError, phase: Phase) -> SupervisorError:
+    """``BUSY``: the process, or the machine, has run out of something for the moment."""
+    return SupervisorError(
+        ErrorCode.BUSY,
+        f"this process cannot open another file: {error.strerror}",
+        phase=phase,
+        retryable=True,
+        hint="close some descriptors, or raise the limit (ulimit -n)",
+    )
 
 
 @cache

@@ -25,6 +25,7 @@ from ..runlog.create import create_log
 from ..runlog.paths import RunPaths, shard_of
 from ..runlog.reader import LogReader
 from .admission import Place, Prepared
+from .hosting import short_of
 from .opening import RECOVER_HINT, Identity, judge_stranger
 from .slots import Slots
 from .state_dir import StateDir, check_space, no_space, unusable
@@ -126,14 +127,21 @@ class AdmitWork:
             serial = next(self._serials)
             return Place(new_run_id(os.urandom), serial, shard_of(serial), 1, 1)
         row = known.row
-        evidence = LogReader(RunPaths(self._directory.runs, row.shard, row.run_id), row.attempt).evidence()
+        paths = RunPaths(self._directory.runs, row.shard, row.run_id)
+        try:
+            evidence = LogReader(paths, row.attempt).evidence()
+        except OSError as error:  # unread, nobody knows which seq is next
+            raise short_of(error, Phase.ADMIT) from error
         return Place(row.run_id, row.serial, row.shard, row.attempt + 1, evidence.head + 1)
 
     def _create_log(self, place: Place) -> int:
         header = self._prepared.header(place, self._identity.directory_id, boot_id(), self._clock.wall_ns())
         if os.path.lexists(self.paths().log(place.attempt)):
             # Of an attempt that no intent followed, in a shard too old to be looked at when opening?
-            judge_stranger(self.paths(), place.attempt, self._identity)
+            try:
+                judge_stranger(self.paths(), place.attempt, self._identity)
+            except OSError as error:
+                raise short_of(error, Phase.ADMIT) from error
         try:
             fd = forks.opened(lambda: create_log(self.paths(), header))
         except FileExistsError:

@@ -14,7 +14,9 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.page import Page
 from ..model.states import RunState
 from ..model.view import RunView
+from ..process.shortage import is_shortage
 from ..runlog.paths import RunPaths
+from .hosting import short_of
 from .reading import Reading
 from .state_dir import StateDir
 
@@ -24,7 +26,8 @@ T = TypeVar("T")
 class Lookup:
     """Looks runs up without holding up the loop.
 
-    Every coroutine raises what `Reading` does, and ``SUPERVISOR_CLOSED`` and ``FORKED_COPY``.
+    Every coroutine raises what `Reading` does, ``SUPERVISOR_CLOSED`` and ``FORKED_COPY``, and all that
+    read ``BUSY`` where descriptors are short: that is no news of any run.
     """
 
     def __init__(self, place: StateDir) -> None:
@@ -75,6 +78,14 @@ class Lookup:
         call.add_done_callback(self._calls.discard)
         return await call
 
+    async def _read(self, work: Callable[[], T]) -> T:
+        try:
+            return await self.blocking(work)
+        except OSError as error:
+            if is_shortage(error):
+                raise short_of(error, Phase.READ) from error
+            raise
+
     async def unless_closed(self, waiting: Coroutine[Any, Any, object]) -> None:
         """Wait for news, at the longest until `close`: the next look then says that it is closed."""
         news = asyncio.ensure_future(waiting)
@@ -89,10 +100,10 @@ class Lookup:
             news.result()
 
     async def row(self, run: str, owner: str | None = None) -> RunRow:
-        return await self.blocking(lambda: self._reading.row(run, owner))
+        return await self._read(lambda: self._reading.row(run, owner))
 
     async def view(self, run: str, *, live: bool = False) -> RunView:
-        return await self.blocking(lambda: self._reading.inspect(run, live=live))
+        return await self._read(lambda: self._reading.inspect(run, live=live))
 
     async def list(
         self,
@@ -103,17 +114,17 @@ class Lookup:
         label: tuple[str, str] | None,
         owner: str | None = None,
     ) -> ListPage:
-        return await self.blocking(
+        return await self._read(
             lambda: self._reading.list(limit=limit, before=before, states=states, label=label, owner=owner)
         )
 
     async def page(
         self, row: RunRow, after: int, limit: int, kinds: frozenset[str] | None, output: bool
     ) -> Page:
-        return await self.blocking(lambda: self._reading.page(row, after, limit, kinds, output))
+        return await self._read(lambda: self._reading.page(row, after, limit, kinds, output))
 
     async def feed(self, after: int, limit: int, owner: str | None = None) -> Sequence[FeedEntry]:
-        return await self.blocking(lambda: self._reading.feed(after, limit, owner))
+        return await self._read(lambda: self._reading.feed(after, limit, owner))
 
     def paths(self, row: RunRow) -> RunPaths:
         return self._reading.paths(row)

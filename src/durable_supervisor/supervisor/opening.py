@@ -13,10 +13,12 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
 from ..process.failpoints import failpoint
 from ..process.locks import LockState, probe_lock
+from ..process.shortage import is_shortage
 from ..runlog.files import fsync_dir
 from ..runlog.paths import SHARD_RUNS, RunPaths, has_runs, list_runs, list_shards, shard_of
 from ..runlog.reader import LogReader
 from .admission import key_id
+from .hosting import short_of
 from .state_dir import StateDir, load_key, unusable
 
 RECOVER_HINT = "run `durable-supervisor recover`: it rebuilds the journal from the run logs"
@@ -63,10 +65,15 @@ async def _open_journal(place: StateDir) -> tuple[Journal, Identity]:
 
 @contextmanager
 def refusing_unreadable(place: StateDir) -> Iterator[None]:
-    """A folder of logs that cannot be looked into may hold any request id: typed as ``STATE_DIR_REFUSED``."""
+    """A folder of logs that cannot be looked into may hold any request id: typed as ``STATE_DIR_REFUSED``.
+
+    ``BUSY`` where only descriptors are short.
+    """
     try:
         yield
     except OSError as error:
+        if is_shortage(error):
+            raise short_of(error, Phase.OPEN) from error
         if error.errno not in (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.EIO):
             raise
         raise unusable(os.fsdecode(error.filename or place.runs), error) from error
