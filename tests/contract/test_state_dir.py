@@ -332,6 +332,30 @@ async def test_a_full_disk_starts_nothing_and_spends_no_id(tmp_path: Path) -> No
 
 
 @ROOT_ONLY
+async def test_an_owner_stops_the_run_that_has_filled_the_disk(tmp_path: Path) -> None:
+    """The journal takes no note of the wish: what runs is stopped by its worker all the same."""
+    state = tmp_path / "small"
+    state.mkdir(mode=0o700)
+    code = """
+    async with Supervisor.open(STATE) as sup:
+        run = await sup.start(Command(argv=["sleep", "3131"]))
+        ballast = os.open(STATE + "/ballast", os.O_WRONLY | os.O_CREAT)
+        for size in (4096, 1):
+            try:
+                while os.write(ballast, b"x" * size):
+                    pass
+            except OSError:
+                pass
+        stopped = await sup.stop(run.id, grace=1)
+        os.ftruncate(ballast, 0)
+    report(state=stopped.state.value, confirmed=stopped.confirmed, outcome=stopped.outcome.kind.value)
+    """
+    prefix = in_a_mount_namespace(f"mount -t tmpfs -o size=40m,mode=700 none '{state}'")
+    facts = host(code, state, tmp_path, prefix=prefix)
+    assert facts == {"state": "finished", "confirmed": True, "outcome": "cancelled"}
+
+
+@ROOT_ONLY
 async def test_a_full_disk_leaves_reading_and_stop_at_work_with_no_owner_alive(tmp_path: Path) -> None:
     """SQLite has no room for the -shm file that it wants beside a journal, be it only to read."""
     state = tmp_path / "small"

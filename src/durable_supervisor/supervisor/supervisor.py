@@ -298,7 +298,12 @@ class Supervisor(Observer):
         row = await self._lookup.row(run)
         if row.state in JUDGED_STATES or row.state is RunState.NOT_STARTED:
             now = self._clock.wall_ns()
-            await self._journal.write(lambda conn: runs.mark_stop_requested(conn, row.run_id, now))
+            try:
+                await self._journal.write(lambda conn: runs.mark_stop_requested(conn, row.run_id, now))
+            except SupervisorError:
+                # A full disk, say. What was released is never retried: it needs no mark to be stopped.
+                if (await self._lookup.view(row.run_id)).state not in (RunState.RUNNING, RunState.STOPPING):
+                    raise
             failpoint("stop.marked")
         receipt = await super().stop(row.run_id, grace=grace, timeout=timeout)
         self._reconciler.mark(row.run_id)
