@@ -6,10 +6,10 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..journal import feed as journal_feed
-from ..journal import history, listing, meta, runs
+from ..journal import listing, meta, runs
 from ..journal.reader import JournalReader
 from ..journal.rows import RunRow
 from ..model.answers import FeedEntry, ListPage
@@ -24,9 +24,11 @@ from ..reconcile.observe import Place
 from ..reconcile.view import view
 from ..runlog.paths import RunPaths, find_run
 from ..runlog.reader import LogReader
-from . import rebuild
 from .live import with_live_figures
 from .state_dir import StateDir
+
+if TYPE_CHECKING:
+    from ..journal.history import History
 
 T = TypeVar("T")
 
@@ -120,8 +122,10 @@ class Reading:
         after, limit = position("after", after), page_limit(limit)
         return self._read(lambda conn: journal_feed.feed(conn, after, limit, owner))
 
-    def history(self, row: RunRow) -> history.History:
+    def history(self, row: RunRow) -> History:
         """Everything that the journal holds about one run."""
+        from ..journal import history  # for a bundle alone
+
         return self._read(lambda conn: history.of_run(conn, row))
 
     def paths(self, row: RunRow) -> RunPaths:
@@ -166,8 +170,13 @@ class Reading:
             except SupervisorError as error:
                 if error.code is not ErrorCode.JOURNAL_MISSING:
                     raise
-                self._journal, self._rebuilt = rebuild.in_memory(self._place.runs), True
+                self._journal, self._rebuilt = self._from_the_logs(), True
         return self._journal
+
+    def _from_the_logs(self) -> JournalReader:
+        from . import rebuild  # hardly ever needed, and a command line would pay for its loading every time
+
+        return rebuild.in_memory(self._place.runs)
 
     def _outdated(self, journal: JournalReader) -> bool:
         """Exchanged for another, or made since its rows had to be rebuilt."""
@@ -182,7 +191,7 @@ class Reading:
         """A run that the journal has lost (it is older than its logs): its log still tells."""
         if self._rebuilt or find_run(self._place.runs, run_id) is None:
             return None
-        with rebuild.in_memory(self._place.runs) as journal:
+        with self._from_the_logs() as journal:
             row = journal.read(lambda conn: runs.get(conn, run_id))
         if row is not None:
             self._from_logs.add(run_id)
