@@ -50,6 +50,10 @@ WRONG: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "NUL in cwd": ("cwd", lambda: {"command": command(cwd="/tmp/\0")}),
     "empty cwd": ("cwd", lambda: {"command": command(cwd="")}),
     "short secret": ("secret_env[TOKEN]", lambda: {"command": command(secret_env={"TOKEN": "1234567"})}),
+    "too many secrets": (
+        "secrets",
+        lambda: {"command": command(secrets=[f"secret-{n}" for n in range(513)])},
+    ),
     "short registered secret": ("secrets", lambda: {"command": command(secrets=["1234567"])}),
     "variable given twice": (
         "secret_env",

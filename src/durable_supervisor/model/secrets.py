@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import AnyStr
 
 MIN_SECRET_BYTES = 8
+MAX_SECRETS = 512  # of one run: each is looked for in all that is stored, while others wait for their start
 REDACTED = "[redacted]"
 
 # A variable is secret when its upper-cased name contains one of these words.
@@ -68,13 +69,7 @@ def secret_spans(text: AnyStr, secrets: Iterable[AnyStr]) -> list[tuple[int, int
 
     Replacing one after the other would leave a piece of each that overlaps another.
     """
-    found: list[tuple[int, int]] = []
-    for secret in secrets:
-        at = text.find(secret)
-        while at >= 0:
-            found.append((at, at + len(secret)))
-            at = text.find(secret, at + 1)
-    found.sort()
+    found = sorted(stretch for secret in secrets for stretch in _stretches(text, secret))
     merged: list[tuple[int, int]] = []
     for start, end in found:
         if merged and start <= merged[-1][1]:
@@ -82,3 +77,32 @@ def secret_spans(text: AnyStr, secrets: Iterable[AnyStr]) -> list[tuple[int, int
         else:
             merged.append((start, end))
     return merged
+
+
+def _stretches(text: AnyStr, secret: AnyStr) -> list[tuple[int, int]]:
+    """Where one secret stands, again and again without a gap, in time linear in the text."""
+    found: list[tuple[int, int]] = []
+    at = text.find(secret)
+    while at >= 0:
+        begin = at
+        while (again := text.find(secret, at + 1, at + 2 * len(secret))) >= 0:
+            at = _last_repeat(text, at, again - at, len(secret))
+        found.append((begin, at + len(secret)))
+        at = text.find(secret, at + len(secret))
+    return found
+
+
+def _last_repeat(text: AnyStr, at: int, step: int, size: int) -> int:
+    """Something of ``size`` stands at ``at`` and again at ``at + step``: where it does so for the last time,
+    every ``step`` on.
+
+    Not one after the other: ``aaaaaaaa`` stands in a megabyte of ``a`` a million times.
+    """
+    end, chunk = at + step + size, size
+    while chunk:
+        if end + chunk <= len(text) and text[end : end + chunk] == text[end - step : end - step + chunk]:
+            end += chunk  # the text goes on as it was a step before
+            chunk *= 2
+        else:
+            chunk //= 2
+    return at + (end - at - size) // step * step

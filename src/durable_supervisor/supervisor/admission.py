@@ -11,7 +11,7 @@ from ..model.digest import field_digest, request_digests
 from ..model.environment import program_environment
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.request import Queueing, StartRequest
-from ..model.secrets import redact_text, secret_spans, secret_values
+from ..model.secrets import MAX_SECRETS, redact_text, secret_spans, secret_values
 from ..model.states import RunState
 from ..process.channel import encode_frame
 from ..runlog.format import SegmentHeader
@@ -63,6 +63,9 @@ class Prepared:
         self.pty = None if command.pty is None else command.pty.to_dict()
         self.env = program_environment(command, host.environ)
         self.secrets = secret_values(command.secrets, command.secret_env, self.env)
+        if len(self.secrets) > MAX_SECRETS:
+            problem = f"are more than {MAX_SECRETS}, values of secret variables included"
+            raise invalid("secrets", problem, "pass large sets of secrets in a file or over stdin")
         self.shown_argv = [redact_text(item, self.secrets) for item in command.argv]
         self.shown_cwd = redact_text(self.cwd, self.secrets)
         self.digests = request_digests(request, self.cwd, key)
@@ -74,7 +77,10 @@ class Prepared:
             "env": self.env_names(),
         }
         for name, texts in stored.items():
-            if any(secret_spans(text, self.secrets) for text in texts):
+            # All in one first: there may be many, and hardly ever is anything found.
+            if secret_spans("\0".join(texts), self.secrets) and any(
+                secret_spans(text, self.secrets) for text in texts
+            ):
                 raise invalid(name, "contains a secret value", "it would be stored; leave the secret out")
 
     def header(self, place: Place, directory_id: str, boot_id: str, now_ns: int) -> SegmentHeader:
