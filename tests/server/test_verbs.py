@@ -149,7 +149,7 @@ async def test_stdin_signal_and_stop(http: Http) -> None:
         "POST", f"{run}/write-stdin", b"\x00\xffbytes\n", {"Content-Type": "application/octet-stream"}
     )
     assert document(written, "control")["bytes"] == 8
-    signalled = document(await http.post(f"{run}/signal", {"signal": 23, "target": "tree"}), "control")
+    signalled = document(await http.post(f"{run}/signal", {"signal": "URG", "target": "tree"}), "control")
     assert signalled["op"] == "signal"
     stopped = document(await http.post(f"{run}/stop", {"grace": 5}), "stop")
     assert stopped["confirmed"]

@@ -63,7 +63,7 @@ class Reading(Protocol):
     ) -> StopReceipt: ...
 
     async def signal(
-        self, run: str, signo: int, *, target: str = "leader", timeout: float = 5.0
+        self, run: str, signo: int | str, *, target: str = "leader", timeout: float = 5.0
     ) -> ControlReceipt: ...
 
     async def write_stdin(

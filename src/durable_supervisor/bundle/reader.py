@@ -146,7 +146,9 @@ class BundleReader:
     async def stop(self, run: str, *, grace: float | None = None, timeout: float | None = None) -> NoReturn:
         raise self._no_control()
 
-    async def signal(self, run: str, signo: int, *, target: str = "leader", timeout: float = 5.0) -> NoReturn:
+    async def signal(
+        self, run: str, signo: int | str, *, target: str = "leader", timeout: float = 5.0
+    ) -> NoReturn:
         raise self._no_control()
 
     async def write_stdin(

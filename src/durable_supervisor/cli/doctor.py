@@ -60,7 +60,7 @@ def _owner(place: StateDir) -> Check:
         return Check("owner", "ok", "nobody right now")
     pid = state_dir.owner_pid(place)
     who = "another process" if pid is None else f"process {pid}"
-    return Check("owner", "note", f"{who}; reading and controls work beside it")
+    return Check("owner", "note", f"{who}; start through its socket, read beside it")
 
 
 def _existing_parent(path: str) -> str:

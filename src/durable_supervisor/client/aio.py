@@ -181,7 +181,7 @@ class AsyncClient(Base):
         return await drive(self._calls.do(verbs.stop(run, grace, timeout)))
 
     async def signal(
-        self, run: str, signo: int, *, target: str = "leader", timeout: float = 5.0
+        self, run: str, signo: int | str, *, target: str = "leader", timeout: float = 5.0
     ) -> ControlReceipt:
         """See `Observer.signal`."""
         return await drive(self._calls.do(verbs.signal(run, signo, target, timeout)))

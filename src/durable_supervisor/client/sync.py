@@ -172,7 +172,9 @@ class Client(Base):
         """See `Supervisor.stop`."""
         return drive(self._calls.do(verbs.stop(run, grace, timeout)))
 
-    def signal(self, run: str, signo: int, *, target: str = "leader", timeout: float = 5.0) -> ControlReceipt:
+    def signal(
+        self, run: str, signo: int | str, *, target: str = "leader", timeout: float = 5.0
+    ) -> ControlReceipt:
         """See `Observer.signal`."""
         return drive(self._calls.do(verbs.signal(run, signo, target, timeout)))
 

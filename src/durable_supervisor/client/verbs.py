@@ -136,7 +136,7 @@ def stop(run: str, grace: float | None, timeout: float | None) -> Call[StopRecei
     return Call(_deed("stop", run, form, timeout), StopReceipt.from_dict)
 
 
-def signal(run: str, signo: int, target: str, timeout: float) -> Call[ControlReceipt]:
+def signal(run: str, signo: int | str, target: str, timeout: float) -> Call[ControlReceipt]:
     check_timeout("timeout", timeout)
     form = {"signal": signal_number(signo), "target": target, "timeout": timeout}
     return Call(_deed("signal", run, form, timeout), ControlReceipt.from_dict)

@@ -54,9 +54,12 @@ def label_of(value: tuple[str, str] | None) -> tuple[str, str] | None:
 
 
 def signal_number(value: object) -> int:
-    """A signal that can be sent on this system."""
+    """A signal that can be sent on this system, by its number or its name (``TERM``, ``SIGTERM``)."""
+    if isinstance(value, str):
+        name = value if value.startswith("SIG") else f"SIG{value}"
+        value = signals.Signals.__members__.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value not in signals.valid_signals():
-        raise invalid("signal", "is not a signal number of this system")
+        raise invalid("signal", "is not a signal of this system")
     return int(value)
 
 

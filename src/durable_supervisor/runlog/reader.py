@@ -119,6 +119,6 @@ def _cursor_ahead(after: int, head: int, generation: int) -> SupervisorError:
         ErrorCode.CURSOR_AHEAD,
         f"the cursor {after} is beyond the last event {head}",
         phase=Phase.READ,
-        hint=f"ask again with a cursor of at most {head}; a crash took the events behind it",
+        hint=f"ask again with a cursor of at most {head}; if the run gave it, a crash took what was there",
         details={"after": after, "head": head, "generation": generation},
     )

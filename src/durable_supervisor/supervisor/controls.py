@@ -68,7 +68,7 @@ class Controller:
         result, confirmed = str(answer["result"]), _nothing_left(ended)
         return StopReceipt(ended.id, ended.state, control_id, result, confirmed, ended.outcome)
 
-    async def signal(self, run: str, signo: int, target: str, timeout: float) -> ControlReceipt:
+    async def signal(self, run: str, signo: int | str, target: str, timeout: float) -> ControlReceipt:
         signo = signal_number(signo)
         if target not in ("leader", "tree"):
             raise invalid("target", "must be 'leader' or 'tree'")

@@ -222,9 +222,9 @@ class Observer:
         return await self._controller.stop(run, grace, timeout)
 
     async def signal(
-        self, run: str, signo: int, *, target: str = "leader", timeout: float = 5.0
+        self, run: str, signo: int | str, *, target: str = "leader", timeout: float = 5.0
     ) -> ControlReceipt:
-        """Send a signal to the program's leader, or to its whole ``tree``.
+        """Send a signal (15, or ``"TERM"``) to the program's leader, or to its whole ``tree``.
 
         Raises ``NOT_RUNNING``, ``NOT_CONFIRMED``, ``INVALID_REQUEST``.
         """

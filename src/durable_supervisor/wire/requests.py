@@ -126,7 +126,9 @@ class StopBody(Document):
 class SignalBody(Document):
     """A signal for the leader or for the whole tree."""
 
-    signal: Annotated[int, Field(ge=1, le=64)]
+    signal: Annotated[int, Field(ge=1, le=64)] | Annotated[str, Field(pattern=r"^[A-Z0-9+-]{1,16}$")] = Field(
+        description="its number, or its name: TERM or SIGTERM", examples=["TERM", 15]
+    )
     target: Literal["leader", "tree"] = "leader"
     timeout: Seconds = 5.0
 
