@@ -55,7 +55,8 @@ def test_a_pointer_comes_before_the_default(state_dir: Path, tmp_path: Path) -> 
         Candidate(str(tmp_path / "elsewhere.sock"), pointed=True),
         default,
     ]
-    for content in ({"socket": "relative"}, {"socket": 7}, {"socket": "/a\0b"}, ["/x"], {}, "x", None):
+    wrong = ("relative", 7, "/a\0b", "/\ud800")
+    for content in (*({"socket": path} for path in wrong), ["/x"], {}, "x", None):
         point(state_dir, content)
         assert Place.of(state_dir, None).candidates() == [default]
     pointer = point(state_dir, tmp_path / "elsewhere.sock")

@@ -88,6 +88,21 @@ def test_a_second_service_is_refused_before_it_writes_anything(serve: Serve, sta
     assert first.ask("GET", "/v1/info")[0] == 200
 
 
+@pytest.mark.parametrize("pointer", ["fifo", '{"socket": "/\\ud800/x"}'])
+def test_a_pointer_that_cannot_be_believed_holds_up_no_second_service(
+    serve: Serve, state_dir: Path, pointer: str
+) -> None:
+    serve()
+    place = state_dir / "supervisor.socket"
+    os.mkfifo(place) if pointer == "fifo" else place.write_text(pointer)
+    second = Service(state_dir)
+    try:
+        assert second.process.wait(PATIENCE) == 5
+    finally:
+        second.kill()
+    assert json.loads(second.log().splitlines()[-1])["error"]["code"] == "STATE_DIR_IN_USE"
+
+
 def test_a_service_waits_for_one_that_is_about_to_leave(serve: Serve, state_dir: Path) -> None:
     first = serve()
     first.process.send_signal(signal.SIGSTOP)  # so it does not say that it means to stay

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import stat
 import struct
 from dataclasses import dataclass
 
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
-from ..process.places import POINTER_NAME, SOCKET_NAME, SOCKET_VARIABLE, state_directory
+from ..process.places import SOCKET_NAME, SOCKET_VARIABLE, pointed_to, state_directory
 
-_POINTER_BYTES = 64 * 1024
 _UCRED = struct.Struct("3i")  # pid, uid, gid (unix(7))
 
 
@@ -45,7 +42,7 @@ class Place:
         """Where to try, in this order; looked up anew each time, for a service may come back elsewhere."""
         if self.socket is not None:
             return [Candidate(self.socket)]
-        pointed = _pointed_to(os.path.join(self.state_dir, POINTER_NAME))
+        pointed = pointed_to(self.state_dir)
         default = Candidate(os.path.join(self.state_dir, SOCKET_NAME))
         return [default] if pointed is None else [Candidate(pointed, pointed=True), default]
 
@@ -93,33 +90,6 @@ def _check_peer(sock: socket.socket, directory: int, path: str) -> None:
             hint="find out who put it there; a service for several users belongs in a directory of its own",
             details={"socket": path, "uid": uid},
         )
-
-
-def _pointed_to(pointer: str) -> str | None:
-    """What a pointer file names; None where there is none that can be believed."""
-    try:
-        fd = os.open(pointer, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        status = os.fstat(fd)
-        # In a directory that is open to others, anybody could have written one.
-        if not stat.S_ISREG(status.st_mode) or status.st_uid not in (os.geteuid(), 0):
-            return None
-        return _path_in(os.read(fd, _POINTER_BYTES))
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
-
-
-def _path_in(content: bytes) -> str | None:
-    try:
-        form = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    path = form.get("socket") if isinstance(form, dict) else None
-    return path if isinstance(path, str) and os.path.isabs(path) and "\0" not in path else None
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:

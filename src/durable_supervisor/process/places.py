@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import stat
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
 
@@ -10,6 +12,7 @@ STATE_DIR_VARIABLE = "DURABLE_SUPERVISOR_STATE_DIR"
 SOCKET_VARIABLE = "DURABLE_SUPERVISOR_SOCKET"
 SOCKET_NAME = "supervisor.sock"  # in the state directory, where the service listens by default
 POINTER_NAME = "supervisor.socket"  # {"socket": "<absolute path>"}: where it listens instead
+_POINTER_BYTES = 64 * 1024
 
 
 def state_directory(chosen: str | os.PathLike[str] | None) -> str:
@@ -27,6 +30,36 @@ def state_directory(chosen: str | os.PathLike[str] | None) -> str:
     if "\0" in path:
         raise _no_path("contains a NUL byte", "choose another path")
     return os.path.realpath(os.path.expanduser(path))
+
+
+def pointed_to(state_dir: str) -> str | None:
+    """What the directory's pointer file names; None where there is none that can be believed."""
+    try:
+        fd = os.open(
+            os.path.join(state_dir, POINTER_NAME), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        )
+    except OSError:
+        return None
+    try:
+        status = os.fstat(fd)
+        # In a directory that is open to others, anybody could have written one.
+        if not stat.S_ISREG(status.st_mode) or status.st_uid not in (os.geteuid(), 0):
+            return None
+        return _path_in(os.read(fd, _POINTER_BYTES))
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _path_in(content: bytes) -> str | None:
+    try:
+        form = json.loads(content)
+        path = form.get("socket") if isinstance(form, dict) else None
+        absolute = isinstance(path, str) and os.path.isabs(path) and b"\0" not in os.fsencode(path)
+    except (ValueError, RecursionError):  # no JSON, or no name that a file could have
+        return None
+    return path if absolute else None
 
 
 def _no_path(problem: str, hint: str) -> SupervisorError:

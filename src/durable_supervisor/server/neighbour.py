@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import aiohttp
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
-from ..process.places import POINTER_NAME, SOCKET_NAME, state_directory
+from ..process.places import SOCKET_NAME, pointed_to, state_directory
 
 _SECONDS = 1.0
 
 
 async def refuse_if_served(state_dir: str | None, in_use: SupervisorError) -> None:
     """Raise ``STATE_DIR_IN_USE`` if its owner is a service that means to stay: it is no use to wait."""
-    path = advertised_socket(state_directory(state_dir))
+    directory = state_directory(state_dir)
+    path = pointed_to(directory) or os.path.join(directory, SOCKET_NAME)
     if await _phase(path) == "accepting":
         pid = in_use.details.get("pid")
         raise SupervisorError(
@@ -26,15 +26,6 @@ async def refuse_if_served(state_dir: str | None, in_use: SupervisorError) -> No
             hint=f"use that service, which every verb finds by itself; or end it first: kill {pid}",
             details={"pid": pid, "socket": path},
         ) from in_use
-
-
-def advertised_socket(directory: str) -> str:
-    """Where the owner of the directory listens, if it does: by its pointer, else at the default place."""
-    try:
-        with open(os.path.join(directory, POINTER_NAME), encoding="utf-8") as file:
-            return str(json.load(file)["socket"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return os.path.join(directory, SOCKET_NAME)
 
 
 async def _phase(path: str) -> str | None:
