@@ -241,3 +241,18 @@ def test_only_one_of_two_gets_the_place(tmp_path: Path) -> None:
     assert not first.in_place()
     first.remove()
     assert second.in_place()
+
+
+async def test_another_service_is_making_its_own_for_the_same_path(
+    sup: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has taken the name that both prepare their sockets under."""
+    rightly = os.link
+
+    def late(source: str, place: str) -> None:
+        os.unlink(source)
+        rightly(source, place)
+
+    monkeypatch.setattr(os, "link", late)
+    with pytest.raises(SupervisorError, match="SOCKET_IN_USE"):
+        await Server(sup).start()

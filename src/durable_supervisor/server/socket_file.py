@@ -39,7 +39,10 @@ class SocketFile:
         """Listen there.  Raises ``SOCKET_IN_USE``, ``STATE_DIR_REFUSED``; then nothing has changed."""
         try:
             with _through(self.folder) as directory:
-                return self._bind(directory, f"{directory}/.{self._name}.new")
+                try:
+                    return self._bind(directory, f"{directory}/.{self._name}.new")
+                except FileNotFoundError:  # another service makes its own for the same path just now
+                    raise in_use(self.path) from None
         except OSError as error:
             raise _refused(self.path, f"cannot be made: {error.strerror}") from error
 
