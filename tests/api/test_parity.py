@@ -24,8 +24,8 @@ def shape(cls: type, verb: str, *, ignore: frozenset[str] = frozenset()) -> list
 @pytest.mark.parametrize("cls", [AsyncClient, Client, Session])
 @pytest.mark.parametrize("verb", [*READING, *CONTROLS, *OWNING])
 def test_every_face_takes_the_same_arguments(cls: type, verb: str) -> None:
-    # `host` stands for another process, which only a service speaks for.
-    assert shape(cls, verb) == shape(Supervisor, verb, ignore=frozenset({"host"}))
+    # `host` and `by_uid` stand for another process, which only a service speaks for.
+    assert shape(cls, verb) == shape(Supervisor, verb, ignore=frozenset({"host", "by_uid"}))
 
 
 @pytest.mark.parametrize("cls", [AsyncClient, Session, Supervisor])

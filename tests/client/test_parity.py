@@ -20,7 +20,7 @@ from durable_supervisor.supervisor import attach, observer, supervisor
 # What belongs to whoever owns the directory, or serves it.
 OWNERS = {"journal", "open", "recover", "shutdown", "follow_pages"}
 # Of arguments: the facts of the calling process, which a client sends by itself.
-OWNERS_ARGUMENTS = {"start": {"host"}}
+OWNERS_ARGUMENTS = {"start": {"host"}, "resolve": {"by_uid"}}
 
 SERVED = sorted(
     name for name, member in inspect.getmembers(Supervisor) if not name.startswith("_") and name not in OWNERS

@@ -250,6 +250,7 @@ async def test_wrong_arguments_of_the_other_verbs(runs: Runs) -> None:
         "signal timeout": lambda: sup.signal(run.id, 15, timeout=NAN),
         "stdin timeout": lambda: sup.write_stdin(run.id, b"x", timeout=NAN),
         "action": lambda: sup.resolve(run.id, "guess"),
+        "note": lambda: sup.resolve(run.id, note="x" * 5000),
     }
     for name, call in calls.items():
         try:
@@ -275,7 +276,7 @@ ODD: list[tuple[str, str, dict[str, Any]]] = [
     ("list", "limit", {"limit": "1"}),
     *(("list", "states", {"states": odd}) for odd in ("running", ["no such state"], 3, [3])),
     *(("list", "label", {"label": odd}) for odd in ("team", ("team",), ("team", 3), ["team", "infra"])),
-    *(("signal", "signal", {"signo": odd}) for odd in ("TERM", (), True, 0, -1)),
+    *(("signal", "signal", {"signo": odd}) for odd in ("TERMINATE", "", (), True, 0, -1)),
     *(("write_stdin", "data", {"data": odd}) for odd in ("text", None, 3)),
 ]
 

@@ -34,13 +34,14 @@ async def test_kill_ends_the_program_and_the_daemons_it_left(state_dir: Path) ->
         run_id = await lose_worker(sup, Command(argv=["sh", "-c", DAEMON]))
         await eventually_async(lambda: len(marked("DURABLE_SUPERVISOR_RUN_ID", run_id)) >= 2)
         left = marked("DURABLE_SUPERVISOR_RUN_ID", run_id)
-        view = await sup.resolve(run_id, "kill", note="its worker was killed")
+        view = await sup.resolve(run_id, "kill", note="its worker was killed", by_uid=4711)
         assert view.state is RunState.UNKNOWN
         assert view.outcome is None
         assert not view.retryable
         assert view.resolution is not None
         assert view.resolution["action"] == "kill"
         assert view.resolution["note"] == "its worker was killed"
+        assert view.resolution["by_uid"] == 4711
 
         def all_gone() -> bool:
             stats = [read_stat(one.pid) for one in left]

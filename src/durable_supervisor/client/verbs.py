@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
-from ..model.arguments import kinds_of, label_of, page_limit, position, signal_number, states_of
+from ..model.arguments import kinds_of, label_of, note_of, page_limit, position, signal_number, states_of
 from ..model.command import STDIN_OPEN, Command, check_timeout
 from ..model.errors import invalid, unknown_run
 from ..model.forms import event_of
@@ -166,7 +166,7 @@ def resize(run: str, columns: int, rows: int, timeout: float) -> Call[ControlRec
 
 
 def resolve(run: str, action: str, note: str) -> Call[RunView]:
-    return Call(_deed("resolve", run, {"action": action, "note": note}, None), RunView.from_dict)
+    return Call(_deed("resolve", run, {"action": action, "note": note_of(note)}, None), RunView.from_dict)
 
 
 def reconcile() -> Call[ReconcileReport]:

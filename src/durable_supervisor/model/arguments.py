@@ -12,6 +12,7 @@ from .winsize import MAX_SIDE, is_side
 BytesLike = bytes | bytearray | memoryview
 
 MAX_PAGE = 10_000
+MAX_NOTE = 4096  # characters
 _MAX_POSITION = (1 << 63) - 1  # SQLite's integers
 
 
@@ -67,6 +68,17 @@ def terminal_size(name: str, value: object) -> int:
     """Columns or rows of a terminal."""
     if not isinstance(value, int) or not is_side(value):
         raise invalid(name, f"must be a whole number from 1 to {MAX_SIDE}")
+    return value
+
+
+def note_of(value: object) -> str:
+    """What an operator has to say, for the journal and the run's log."""
+    if not isinstance(value, str) or len(value) > MAX_NOTE or "\0" in value:
+        raise invalid("note", f"must be text of at most {MAX_NOTE} characters without NUL")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise invalid("note", "has a lone surrogate, which is no text") from None
     return value
 
 

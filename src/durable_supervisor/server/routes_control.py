@@ -109,7 +109,9 @@ async def resolve(call: Call) -> web.Response:
     body = call.form(ResolveBody)
     run_id = await call.run()
     with call.place_to_wait():
-        seen = await call.service.whole(call.supervisor.resolve(run_id, body.action, note=body.note))
+        seen = await call.service.whole(
+            call.supervisor.resolve(run_id, body.action, note=body.note, by_uid=call.caller.uid)
+        )
     return answer(seen.to_dict())
 
 

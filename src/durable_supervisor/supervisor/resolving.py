@@ -11,6 +11,7 @@ from functools import partial
 from ..journal import runs
 from ..journal.connection import Journal
 from ..journal.errors import StaleState
+from ..model.arguments import note_of
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.events import Kind, iso_time
 from ..model.identity import ProcessIdentity
@@ -45,7 +46,8 @@ class Resolver:
         self._reconciler = reconciler
         self._clock = clock
 
-    async def resolve(self, run_id: str, action: str, note: str) -> RunView:
+    async def resolve(self, run_id: str, action: str, note: str, by_uid: int | None) -> RunView:
+        note = note_of(note)
         if action not in ACTIONS:
             raise invalid("action", f"must be one of {', '.join(ACTIONS)}")
         row = await self._reconciler.judge(run_id)
@@ -57,7 +59,7 @@ class Resolver:
         elif row.state is RunState.QUARANTINED and action == "wait":
             await self._wait(seen)
         failpoint("resolve.before_record")
-        word = await self._record(run_id, action, note)
+        word = await self._record(run_id, action, note, os.getuid() if by_uid is None else by_uid)
         failpoint("resolve.recorded")
         row = await self._reconciler.judge(run_id)
         if row.state is RunState.QUARANTINED:
@@ -67,12 +69,12 @@ class Resolver:
         await self._lookup.blocking(lambda: self._tell(paths, row.attempt, word))
         return await self._lookup.view(run_id, live=True)
 
-    async def _record(self, run_id: str, action: str, note: str) -> dict[str, object]:
+    async def _record(self, run_id: str, action: str, note: str, by_uid: int) -> dict[str, object]:
         now = self._clock.wall_ns()
         word: dict[str, object] = {
             "action": action,
             "note": note,
-            "by_uid": os.getuid(),
+            "by_uid": by_uid,
             "at": iso_time(now),
         }
         await self._journal.write(lambda conn: runs.set_resolution(conn, run_id, word, now))

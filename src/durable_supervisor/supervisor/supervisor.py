@@ -272,16 +272,20 @@ class Supervisor(Observer):
         """The limits, and how many runs hold a slot and wait for one now."""
         return self._slots.capacity()
 
-    async def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
+    async def resolve(
+        self, run: str, action: str = "accept", *, note: str = "", by_uid: int | None = None
+    ) -> RunView:
         """An operator's audited word on an unknown or quarantined run.
 
         ``accept``: settle it as it is.  ``kill``: end what is proven to be left of it, then
-        judge it anew.  ``wait``: wait until that has ended by itself, then judge.
+        judge it anew.  ``wait``: wait until that has ended by itself, then judge.  ``by_uid``:
+        whose word it is, where it is not this process's user's.
 
         Raises ``NOT_RESOLVABLE``, ``INVALID_REQUEST``, ``NOT_CONFIRMED``.
         """
         self._lookup.check_open()
-        seen = await self._resolver.resolve((await self._lookup.row(run)).run_id, action, note)
+        row = await self._lookup.row(run)
+        seen = await self._resolver.resolve(row.run_id, action, note, by_uid)
         self._account(await self._lookup.row(seen.id))  # with this word its slot is free
         return seen
 

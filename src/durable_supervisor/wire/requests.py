@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from ..model.arguments import MAX_NOTE
 from ..model.command import (
     DEFAULT_GRACE,
     DEFAULT_OUTPUT_BYTES,
@@ -145,7 +146,7 @@ class ResolveBody(Document):
     """An operator's word on an unknown or quarantined run."""
 
     action: Literal["accept", "kill", "wait"] = "accept"
-    note: str = ""
+    note: Annotated[str, Field(max_length=MAX_NOTE)] = ""
 
 
 class ReconcileBody(Document):
