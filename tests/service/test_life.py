@@ -15,8 +15,9 @@ import psutil
 import pytest
 
 from durable_supervisor.wire.documents import validate
+from tests.cli.helpers import COMMAND, environment
 from tests.service.conftest import Serve
-from tests.service.daemons import PATIENCE, Service, tree_state, until
+from tests.service.daemons import PATIENCE, ROOT_LEAVE, Service, ask, tree_state, until
 from tests.support import eventually, running
 
 ECHO = ("sh", "-c", "echo up; read line; echo got $line; exit 3")
@@ -205,6 +206,34 @@ def test_a_closed_terminal_does_not_end_it(serve: Serve) -> None:
 def output(service: Service, run: str) -> str:
     _, page = service.ask("GET", f"/v1/runs/{run}/events?limit=1000&kind=output")
     return "".join(event["text"] for event in page["events"])
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_it_serves_without_the_streams_that_others_have(state_dir: Path, closed: str) -> None:
+    words = [*COMMAND, "serve", *ROOT_LEAVE]
+    process = subprocess.Popen(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *words], env=environment(state_dir), cwd="/"
+    )
+    try:
+        path = str(state_dir / "supervisor.sock")
+        until(lambda: process.poll() is not None or os.path.exists(path), "it listens")
+        assert process.poll() is None
+        assert ask(path, "GET", "/v1/info")[0] == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_it_can_be_ended_whatever_signals_its_starter_had_blocked(state_dir: Path) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        service = Service(state_dir)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with service:
+        assert service.end(signal.SIGTERM) == 0
 
 
 def test_starts_under_way_are_finished_and_new_ones_refused(serve: Serve) -> None:

@@ -144,7 +144,9 @@ def _serve(shared: Settings, options: ServeOptions, level: str, form: str | None
         return exit_codes.OK if await daemon.run() else exit_codes.FAILED
 
     log.start()
-    faulthandler.enable()  # a watchdog's SIGABRT leaves behind where it hung: files and lines, no values
+    # A watchdog's SIGABRT leaves behind where it hung: files and lines, no values.  By number: where
+    # it was started without one, Python has no sys.stderr.
+    faulthandler.enable(out.STDERR)
     try:
         return drive(work())
     finally:

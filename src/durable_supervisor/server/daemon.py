@@ -177,8 +177,10 @@ class Daemon:
 
     def _take_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for signo in (signal.SIGTERM, signal.SIGINT):
+        ends = (signal.SIGTERM, signal.SIGINT)
+        for signo in ends:
             loop.add_signal_handler(signo, self._signalled, signo)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)  # a mask is inherited from whoever started us
         # A closed terminal is no wish to end: the service goes on, like the runs.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
