@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor import __version__
+from durable_supervisor import AsyncClient, Observer, __version__
 from tests.cli.helpers import SOURCE, Cli
 from tests.service.conftest import Serve
 from tests.service.daemons import Service, until
@@ -59,6 +59,34 @@ def test_the_newer_service_has_the_older_ones_runs(
     assert (status, form["result"]) == (200, "closed")
     check_end(new, hears, {"kind": "exited", "code": 0})
     assert "over the years" in str(new.ask("GET", f"/v1/runs/{hears}/events?limit=1000")[1])
+
+
+async def test_a_worker_from_before_there_were_leases_takes_input_all_the_same(
+    serve: Serve, older: Path, state_dir: Path
+) -> None:
+    lease = older / "src" / "durable_supervisor" / "worker" / "lease.py"
+    text = lease.read_text()
+    knows = 'LEASE_OPS = frozenset({"lease", "unlease"})'
+    assert knows in text
+    lease.write_text(text.replace(knows, "LEASE_OPS: frozenset[str] = frozenset()"))
+    old = serve(source=older / "src")
+    hears = old.ask("POST", "/v1/start", {"command": {"argv": ["cat"], "stdin": "open"}})[1]["run_id"]
+    old.end(signal.SIGTERM)
+
+    new = serve()
+    async with Observer.open(state_dir) as observer, observer.attach(hears) as directly:
+        assert await directly.lease()
+        assert (await directly.write_stdin(b"one\n")).result == "written"
+    async with AsyncClient.connect(state_dir) as client, client.attach(hears) as attached:
+        assert await attached.lease()
+        assert (await attached.write_stdin(b"two\n", eof=True)).result == "closed"
+    check_end(new, hears, {"kind": "exited", "code": 0})
+    assert "".join(output(new, hears)) == "one\ntwo\n"
+
+
+def output(service: Service, run: str) -> list[str]:
+    _, page = service.ask("GET", f"/v1/runs/{run}/events?limit=1000&kind=output")
+    return [str(event["text"]) for event in page["events"]]
 
 
 def doctor_says_so(old: Service) -> None:
