@@ -78,6 +78,11 @@ class LogWriter(SegmentedLog):
         """Is output being dropped because it cannot be written?"""
         return self._full != 0
 
+    @property
+    def deleted(self) -> bool:
+        """Has the locked first segment no name any more?  Then no reader will ever find this log."""
+        return os.fstat(self._lock_fd).st_nlink == 0
+
     def dropped(self, stream: str) -> int:
         """Bytes given to `append_output` that are not in the log (any more).
 

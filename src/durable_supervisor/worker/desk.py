@@ -28,5 +28,10 @@ class Desk:
         """To the supervisor that started us, if it still listens."""
         self._supervisor.send({"type": what, "head": self.recorder.log.head})
 
+    @property
+    def alone(self) -> bool:
+        """Has the supervisor that started us gone, or let go of us?  Another one may come by."""
+        return not self._supervisor.open
+
     def _on_head(self, head: int) -> None:
         self.socket.wake(head)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -59,7 +60,8 @@ class Recorder:
     def finish(self, kind: str, detail: dict[str, object]) -> None:
         """Append the last record and return when it is durable.  Holds on for as long as it takes.
 
-        The lock stays ours meanwhile, so nobody takes the run for lost.
+        The lock stays ours meanwhile, so nobody takes the run for lost.  Raises `LogFullError`
+        when the log has been deleted together with its directory: nobody can ever read it.
         """
         while self._syncing is not None:
             self._poller.turn()
@@ -67,7 +69,10 @@ class Recorder:
             try:
                 self.log.finish(kind, detail)
                 break
-            except LogFullError:
+            except LogFullError as error:
+                # A directory that was moved, or is not mounted now, has kept its files: it may come back.
+                if error.errno == errno.ENOENT and self.log.deleted:
+                    raise
                 time.sleep(_RETRY_SECONDS)
         self._tell_head()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 
 from ..model.events import Kind
@@ -23,13 +24,15 @@ from .spec import Spec
 _DISPATCHED = "dispatched"
 _STOPPED = "stopped"
 _TERMINATED = "worker_terminated"
+_LOG_DELETED = "log_deleted"
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+_LOOK_SECONDS = 10.0
 
 Done = Callable[[dict[str, object]], None]
 
 
 class Waiting:
-    """Waits without a timer: it costs nothing until it hears something.
+    """Waits without a timer as long as its supervisor is there: it costs nothing until it hears something.
 
     Meanwhile it answers in the place of a program's controls, which the desk has already.
     """
@@ -50,8 +53,7 @@ class Waiting:
         self._watch_signals()
         self._record()
         while self._decided is None:
-            self._desk.poller.turn()
-            self._desk.recorder.flush()
+            self._serve_once()
         self._forget_signals()
         if self._decided == _DISPATCHED:
             failpoint("waiting.dispatched")
@@ -87,6 +89,19 @@ class Waiting:
             pass  # the run can wait all the same; what it costs is said above
         self._desk.socket.ensure()
         self._desk.say("queued")
+
+    def _serve_once(self) -> None:
+        self._desk.poller.turn()
+        self._desk.recorder.flush()
+        if self._desk.alone:
+            self._look_at_log()
+
+    def _look_at_log(self) -> None:
+        """Whoever comes by finds a waiting run by its log.  Without it nobody ever will."""
+        if self._desk.recorder.log.deleted:
+            self._decide(_LOG_DELETED)
+        else:
+            self._desk.poller.at("log", time.monotonic() + _LOOK_SECONDS, lambda: None)
 
     def _decide(self, word: str) -> bool:
         if self._decided is None:
