@@ -49,7 +49,7 @@ async def test_another_request_under_the_same_id_names_what_differs(face: Face) 
 async def test_what_never_ran_may_be_asked_for_again(face: Face, tmp_path: Path) -> None:
     program = tmp_path / "later"
     first = await face.ask("retry", [str(program)])
-    assert first.state is RunState.NOT_STARTED
+    assert (first.state, first.reason) == (RunState.NOT_STARTED, "ENOENT")
     seen = await face.wait(first)
     assert (seen.state, seen.retryable, seen.outcome) == (RunState.NOT_STARTED, True, None)
     assert seen.reason == "ENOENT"

@@ -16,7 +16,10 @@ from .view import RunView
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The durable answer to `start`.  ``admission``: ``new``, ``existing`` or ``retry``."""
+    """The durable answer to `start`.  ``admission``: ``new``, ``existing`` or ``retry``.
+
+    ``reason``: why it is not_started, unknown or quarantined already.
+    """
 
     id: str
     state: RunState
@@ -25,6 +28,7 @@ class Run:
     admission: str
     nested_in: str | None = None
     survives_unit_restart: bool | None = None
+    reason: str | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The start document."""
@@ -37,6 +41,7 @@ class Run:
             "admission": self.admission,
             "nested_in": self.nested_in,
             "survives_unit_restart": self.survives_unit_restart,
+            "reason": self.reason,
         }
 
     @classmethod
@@ -50,6 +55,7 @@ class Run:
             form["admission"],
             form["nested_in"],
             form["survives_unit_restart"],
+            form.get("reason"),
         )
 
 

@@ -38,14 +38,15 @@ class Starter:
             # The evidence may say more than the row; a not_started that it proves by now is tried again.
             row = await self._reconciler.judge(admission.row.run_id)
             if not row.may_retry:
-                return _answer(admission, row.state)
+                return _answer(admission, row.state, row.reason)
             admission, word = await self._admit(prepared)
-        state = _STATES.get(word, admission.row.state)
+        state, reason = _STATES.get(word, admission.row.state), admission.row.reason
         if word != NOT_KNOWN and word not in _STATES:
-            state = (await self._judge_ended(admission.row.run_id)).state
+            row = await self._judge_ended(admission.row.run_id)
+            state, reason = row.state, row.reason
         if state is RunState.QUEUED and admission.kind != "existing":
             self._queue.line_up(admission.row)
-        return _answer(admission, state)
+        return _answer(admission, state, reason)
 
     async def _admit(self, prepared: Prepared) -> tuple[Admission, str]:
         """Nobody is refused for a run that has ended: before a refusal counts, the evidence is looked at."""
@@ -67,7 +68,7 @@ class Starter:
         return row
 
 
-def _answer(admission: Admission, state: RunState) -> Run:
+def _answer(admission: Admission, state: RunState, reason: str | None) -> Run:
     row = admission.row
     return Run(
         row.run_id,
@@ -77,4 +78,5 @@ def _answer(admission: Admission, state: RunState) -> Run:
         admission.kind,
         row.nested_in,
         row.survives_unit_restart,
+        reason,
     )

@@ -48,6 +48,7 @@ class StartDocument(Document):
     survives_unit_restart: bool | None = Field(
         description="false: systemd would kill it with the unit it was started in; null: not known"
     )
+    reason: str | None = Field(description="why it is not_started, unknown or quarantined already, else null")
 
 
 class InspectDocument(Document):
