@@ -6,10 +6,12 @@ import os
 import resource
 import socket
 import struct
+import time
 from collections.abc import Callable
 
 from ..process.channel import FrameError, FrameParser, encode_frame
 from ..process.failpoints import failpoint
+from ..process.shortage import is_shortage
 from .poller import READ, WRITE, Poller
 
 _UCRED = struct.Struct("@iII")
@@ -19,6 +21,7 @@ _MAX_CONNECTIONS = 128
 _MAX_JSON = 64 * 1024
 _MAX_BLOB = 1024 * 1024  # a piece of stdin
 _MAX_UNSENT = 256 * 1024
+_PAUSE = 0.1
 
 OnMessage = Callable[["Connection", dict[str, object], bytes], None]
 
@@ -124,9 +127,7 @@ class ControlSocket:
         if self._listener is not None:
             if self._in_place():
                 return
-            self._poller.forget(self._listener.fileno())
-            self._listener.close()
-            self._listener = None
+            self._hang_up()
         try:
             self._listen()
         except OSError:
@@ -150,6 +151,7 @@ class ControlSocket:
     def close(self) -> None:
         """Remove the socket file, and let everyone go."""
         self.remove()
+        self._hang_up()
         for connection in list(self.connections):
             connection.close()
 
@@ -173,7 +175,13 @@ class ControlSocket:
         listener.setblocking(False)
         self._inode = os.stat(self._path).st_ino
         self._listener = listener
-        self._poller.watch(listener.fileno(), READ, lambda _: self._accept())
+        self._watch(READ)
+
+    def _hang_up(self) -> None:
+        if self._listener is not None:
+            self._poller.forget(self._listener.fileno())
+            self._listener.close()
+            self._listener = None
 
     def _in_place(self) -> bool:
         try:
@@ -181,11 +189,20 @@ class ControlSocket:
         except OSError:
             return False
 
+    def _watch(self, mask: int) -> None:
+        if self._listener is not None:
+            self._poller.watch(self._listener.fileno(), mask, lambda _: self._accept())
+
     def _accept(self) -> None:
         assert self._listener is not None
         try:
             peer, _ = self._listener.accept()
-        except OSError:
+        except BlockingIOError:
+            return  # it has hung up
+        except OSError as error:
+            if is_shortage(error):  # the peer keeps the listener readable: look away for a moment
+                self._watch(0)
+                self._poller.at("accept", time.monotonic() + _PAUSE, lambda: self._watch(READ))
             return
         pid, uid = _credentials(peer)
         self.connections = [one for one in self.connections if one.open]

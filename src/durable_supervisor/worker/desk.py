@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import socket
+import time
+from collections.abc import Callable
 
+from ..process.shortage import is_shortage
 from ..runlog.paths import RunPaths
 from ..runlog.writer import LogWriter
 from .connections import ControlSocket
 from .controls import Controls
 from .poller import Poller
 from .record import Recorder
+
+_PAUSE = 0.1
 
 
 class Desk:
@@ -23,6 +28,18 @@ class Desk:
         self.controls = Controls(self.recorder, {})
         self.socket = ControlSocket(paths.socket, self.poller, self.controls.on_message)
         self._supervisor = self.socket.adopt(channel)
+
+    def serve(self, once: Callable[[], None], again: Callable[[], None]) -> None:
+        """One turn of a loop.  A shortage that passes is no reason to leave a run alone.
+
+        ``again`` then looks, in a moment, for what was to be seen: a wake-up may have been used up.
+        """
+        try:
+            once()
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            self.poller.at("again", time.monotonic() + _PAUSE, again)
 
     def say(self, what: str) -> None:
         """To the supervisor that started us, if it still listens."""

@@ -13,7 +13,6 @@ from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.gate import Stdio
 from ..process.program import StartFailure
-from ..process.shortage import is_shortage
 from .capture import Capture
 from .controls import size_of
 from .deadlines import Deadlines
@@ -27,7 +26,6 @@ from .stopping import LEFTOVER, Stopper
 
 DRAIN_SECONDS = 0.5  # how long a pipe held open by others may delay the end
 _SOCKET_DELAY = 0.01  # a run that is over by then never makes a socket file
-_PAUSE = 0.1
 _LAST_READ = 8 * 1024 * 1024
 
 
@@ -127,14 +125,7 @@ class Tending:
     def until_finished(self) -> None:
         """Serve the run until its receipt is durable."""
         while not self._finished:
-            try:
-                self._serve_once()
-            except OSError as error:
-                if not is_shortage(error):
-                    raise
-                # No reason to leave a program alone.  What was to be seen now is looked for again; a
-                # wake-up may have been used up.
-                self._poller.at("again", time.monotonic() + _PAUSE, self._look_at_children)
+            self._desk.serve(self._serve_once, self._look_at_children)
         self._socket.close()
 
     def _serve_once(self) -> None:

@@ -53,7 +53,7 @@ class Waiting:
         self._watch_signals()
         self._record()
         while self._decided is None:
-            self._serve_once()
+            self._desk.serve(self._serve_once, self._desk.socket.ensure)
         self._forget_signals()
         if self._decided == _DISPATCHED:
             failpoint("waiting.dispatched")
