@@ -203,6 +203,26 @@ def states(cli: Cli) -> list[str]:
     return [run["state"] for run in cli.ok("list", "--json").document["runs"]]
 
 
+def test_an_impatient_ctrl_c_at_the_very_end_leaves_with_what_had_been_decided(state_dir: Path) -> None:
+    code = (
+        "import os, signal, sys, threading\n"
+        "from durable_supervisor.cli.main import main\n"
+        "def hang():\n"
+        "    threading.main_thread().join()\n"  # until the interpreter waits for us
+        "    while not threading.Event().wait(0.02):\n"  # one just before it blocks does not wake it
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=hang).start()\n"
+        "sys.argv = ['dsup', 'inspect', 'nothing']\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env=environment(state_dir), timeout=60, text=True
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("error: UNKNOWN_RUN: ")
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_full_disk_behind_stdout_is_one_line(cli: Cli) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import signal
 import sys
 
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
@@ -32,6 +34,8 @@ def main() -> None:
         code = _run(arguments)
     except KeyboardInterrupt:  # while modules were still being loaded
         code = 130  # exit_codes.INTERRUPTED; nothing more is imported now
+    # A second Ctrl-C finds the interpreter waiting for its threads: no traceback, and no waiting.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(code))
     gc.freeze()  # the interpreter would look through everything twice more, just before it is gone
     sys.exit(code)
 
