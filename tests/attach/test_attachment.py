@@ -17,6 +17,7 @@ from durable_supervisor import Attachment, ErrorCode, Kind, Observer, Run, Super
 from durable_supervisor.model.command import Terminal
 from tests.attach.programs import until
 from tests.cli.helpers import environment
+from tests.contract.peers import socket_of
 from tests.contract.runs import Runs, check_gapless
 from tests.support import eventually_async
 
@@ -102,6 +103,34 @@ async def test_one_writer_at_a_time_and_the_other_is_told(runs: Runs) -> None:
         await second.close()
         assert await first.lease() is True
         assert not first.lost.is_set()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_lease_under_way_is_not_taken_after_the_close(runs: Runs, stopped: bool) -> None:
+    """It still dials; or it has asked a worker that does not answer."""
+    run = await terminal_run(runs, "cat")
+    worker = await runs.worker(run.id)
+    await socket_of(runs, run)
+    async with runs.sup.attach(run.id) as attached, runs.sup.attach(run.id) as other:
+        if stopped:
+            os.kill(worker.pid, signal.SIGSTOP)
+        try:
+            asking = [asyncio.create_task(attached.lease()) for _ in range(2)]
+            if stopped:
+                await eventually_async(lambda: attached._line.connected)
+            else:
+                await asyncio.sleep(0)  # it has begun
+            await attached.close()
+            answers = await asyncio.gather(*asking, return_exceptions=True)
+        finally:
+            os.kill(worker.pid, signal.SIGCONT)
+        assert [one.code for one in answers if isinstance(one, SupervisorError)] == [
+            ErrorCode.SUPERVISOR_CLOSED
+        ] * 2
+        assert not attached.holds_lease
+        await eventually_async(other.lease)  # a worker that was stopped sees the hang-up late
+        await other.close()
+        assert await attached.lease() is True
 
 
 async def test_the_lease_ends_with_its_viewer(runs: Runs, state_dir: Path) -> None:

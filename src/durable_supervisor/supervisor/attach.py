@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from ..model.answers import ControlReceipt, StopReceipt
 from ..model.command import check_timeout
+from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.events import Event
 from ..model.ids import new_id
 from ..model.view import RunView
@@ -42,6 +43,7 @@ class Attachment:
         self._run = run
         self._line = Line()
         self._leasing = asyncio.Lock()  # one connection, however many ask
+        self._closes = 0  # tells a `lease` that was called before a `close` from a later one
         self._controller = Controller(lookup, observer.wait, self._over_the_line)
         self.cursor = after
 
@@ -53,7 +55,10 @@ class Attachment:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the lease, so that the next viewer can have it at once.  Idempotent."""
+        """Let go of the lease, so that the next viewer can have it at once.  Idempotent.
+
+        A `lease` under way gets ``SUPERVISOR_CLOSED``; a later one takes it up again.
+        """
         try:
             if self.holds_lease:
                 async with asyncio.timeout(_UNLEASE_SECONDS):
@@ -62,6 +67,7 @@ class Attachment:
             pass  # the worker frees it when it sees the connection's end
         finally:
             await self._line.close()
+            self._closes += 1
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
         async with aclosing(self._observer.follow(self._run, after=self.cursor)) as events:
@@ -82,12 +88,14 @@ class Attachment:
     async def lease(self, *, steal: bool = False, timeout: float = _LEASE_SECONDS) -> bool:
         """Become the one writer.  False when another viewer is, unless ``steal``: then that one is told.
 
-        Raises ``NOT_RUNNING``, ``NOT_CONFIRMED``.
+        Raises ``NOT_RUNNING``, ``NOT_CONFIRMED``, and ``SUPERVISOR_CLOSED`` when it was closed meanwhile.
         """
         check_timeout("timeout", timeout)
+        closes = self._closes
         try:
             async with asyncio.timeout(timeout), self._leasing:
-                return self.holds_lease or await self._ask_for_lease(steal, timeout)
+                self._check_open_since(closes)
+                return self.holds_lease or await self._ask_for_lease(steal, timeout, closes)
         except TimeoutError:
             raise not_confirmed(self._run, "the lease", timeout) from None
 
@@ -109,17 +117,34 @@ class Attachment:
         """See `Observer.stop`."""
         return await self._observer.stop(self._run, grace=grace, timeout=timeout)
 
-    async def _ask_for_lease(self, steal: bool, seconds: float) -> bool:
+    async def _ask_for_lease(self, steal: bool, seconds: float, closes: int) -> bool:
         while True:
             if not self._line.connected:
-                self._line.use(await self._controller.dial(self._run, seconds))
+                await self._connect(seconds, closes)
             # A new id each time: a lease granted to a connection that has ended is worth nothing.
             answer = await self._line.ask({"op": "lease", "id": _control_id(), "steal": steal})
             if answer is not None:
-                if answer.get("type") == "error":  # a worker older than leases: there nobody can hold one
-                    self._line.holds_lease = True
                 return self.holds_lease
+            self._check_open_since(closes)
             await asyncio.sleep(0.01)  # its end, or a hang-up: the evidence tells which
+
+    async def _connect(self, seconds: float, closes: int) -> None:
+        dial = await self._controller.dial(self._run, seconds)
+        try:
+            self._check_open_since(closes)
+        except SupervisorError:
+            dial.close()
+            raise
+        self._line.use(dial)
+
+    def _check_open_since(self, closes: int) -> None:
+        if self._closes != closes:
+            raise SupervisorError(
+                ErrorCode.SUPERVISOR_CLOSED,
+                f"the attachment to run {self._run} was closed while it asked for the lease",
+                phase=Phase.CONTROL,
+                hint="call `lease` again to go on with it",
+            )
 
     async def _over_the_line(
         self, run_id: str, message: dict[str, object], blob: bytes
