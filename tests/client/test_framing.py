@@ -57,6 +57,17 @@ def test_any_pieces_give_the_same_objects(forms: list[dict[str, Any]], cuts: lis
     assert isinstance(answers[-1], events.CloseConnection)
 
 
+def test_nothing_can_be_said_after_the_others_goodbye() -> None:
+    client, server, data = shaken()
+    client.feed(data + server.send(events.CloseConnection(1012)))
+    answered = client.outgoing
+    with pytest.raises(LostError) as caught:
+        client.send({"type": "stdin", "id": "1", "base64": "c2VjcmV0"})
+    assert not caught.value.sent
+    assert "c2VjcmV0" not in str(caught.value)
+    assert client.outgoing == answered
+
+
 @given(FORMS)
 def test_what_is_sent_arrives(forms: list[dict[str, Any]]) -> None:
     client, server, data = shaken()

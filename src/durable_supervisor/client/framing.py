@@ -32,7 +32,9 @@ class Framing:
         self._text: list[str] = []
 
     def send(self, form: Mapping[str, object]) -> None:
-        """Put an object into `outgoing`."""
+        """Put an object into `outgoing`.  Raises `LostError` once the other side has said goodbye."""
+        if self._protocol.state is not ConnectionState.OPEN:
+            raise LostError("it ended the connection")
         self.outgoing += self._protocol.send(events.TextMessage(json.dumps(form, separators=(",", ":"))))
 
     def close(self) -> None:

@@ -44,7 +44,10 @@ class WebSocket:
 
     async def send(self, form: Mapping[str, object]) -> None:
         """One object; returns when it is handed over to the system."""
-        self._framing.send(form)
+        try:
+            self._framing.send(form)
+        except LostError as lost:
+            raise unavailable(lost) from lost
         await self._flush()
 
     async def __aiter__(self) -> AsyncIterator[Form]:
