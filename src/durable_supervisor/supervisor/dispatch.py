@@ -119,9 +119,15 @@ class Dispatcher:
         except OSError:
             link.close()
             return "closed"
+        except BaseException:  # a cancelled loop: whoever was started finds no spec, and leaves
+            link.close()
+            raise
         finally:
             forks.close_socket(theirs)
         failpoint("start.spawned")
+        earlier = self.links.get(place.run_id)
+        if earlier is not None:  # of an attempt that is proven over, whose end was not read yet
+            earlier.close()
         self.links[place.run_id] = link
         try:
             async with asyncio.timeout(SPEC_SECONDS):
@@ -131,13 +137,7 @@ class Dispatcher:
             self.links.pop(place.run_id, None)
             return "closed"
         failpoint("start.handed_over")
-        try:
-            async with asyncio.timeout(FIRST_WORD_SECONDS):
-                word = await asyncio.shield(link.first_word)
-        except TimeoutError:
-            return NOT_KNOWN  # a silent worker is not a dead one
-        failpoint("start.answered")
-        return word
+        return await _first_word(link)
 
     def _news(self, run_id: str) -> None:
         link = self.links.get(run_id)
@@ -146,3 +146,13 @@ class Dispatcher:
             return
         self.links.pop(run_id, None)
         self._on_news(run_id, Word.ENDED if link is not None and link.told_end else Word.CLOSED)
+
+
+async def _first_word(link: WorkerLink) -> str:
+    try:
+        async with asyncio.timeout(FIRST_WORD_SECONDS):
+            word = await asyncio.shield(link.first_word)
+    except TimeoutError:
+        return NOT_KNOWN  # a silent worker is not a dead one
+    failpoint("start.answered")
+    return word
