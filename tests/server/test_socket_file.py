@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Supervisor, SupervisorError
+from durable_supervisor.process import forks
 from durable_supervisor.server.server import Server
 from durable_supervisor.server.socket_file import SocketFile, is_stale
 from tests.server.http import Http, following, raw
@@ -236,8 +237,8 @@ def test_only_one_of_two_gets_the_place(tmp_path: Path) -> None:
         second.bind()
     second.remove()
     assert first.in_place()
-    listener.close()
-    second.bind().close()
+    forks.close_socket(listener)
+    forks.close_socket(second.bind())
     assert not first.in_place()
     first.remove()
     assert second.in_place()

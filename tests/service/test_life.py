@@ -279,7 +279,8 @@ def test_programs_keep_the_limits_that_the_service_came_with(state_dir: Path) ->
     service = Service(state_dir, prefix=("sh", "-c", 'ulimit -S -n 300; exec "$@"', "sh"))
     try:
         service.ready()
-        assert service.entries("ready")[0]["open_files"] > 300
+        ready = until(lambda: service.entries("ready"), "its log says that it is ready")
+        assert ready[0]["open_files"] > 300
         for _ in range(3):  # by exec, by the zygote, by a worker that waited
             run = service.start("sh", "-c", "ulimit -S -n")
             service.ask("GET", f"/v1/runs/{run}/wait?timeout=20")

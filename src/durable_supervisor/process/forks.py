@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 
 no_fork = threading.RLock()
-_guarded: set[int] = set()
+_guarded: dict[int, tuple[int, int]] = {}  # device and inode: a number may be another's by the time of a fork
 
 
 def opened(opener: Callable[[], int]) -> int:
@@ -36,34 +36,44 @@ def socketpair(kind: int) -> tuple[socket.socket, socket.socket]:
 
 
 def guard(fd: int) -> int:
-    """Close ``fd`` in every copy that this process forks from now on.  Returns it."""
-    _guarded.add(fd)
+    """Close ``fd`` in every copy that this process forks from now on.  Returns it.
+
+    Should it be closed unknown to this module (by a library, or a collected object), its
+    number is no longer taken for it.
+    """
+    _guarded[fd] = _what(fd)
     return fd
 
 
 def close(fd: int) -> None:
     """Close a guarded descriptor here; its number is free for others afterwards."""
     with no_fork:
-        _guarded.discard(fd)
+        _guarded.pop(fd, None)
         os.close(fd)
 
 
 def close_socket(end: socket.socket) -> None:
     """The same for a socket; idempotent."""
     with no_fork:
-        _guarded.discard(end.fileno())
+        _guarded.pop(end.fileno(), None)
         end.close()
 
 
 def release(fd: int) -> None:
     """Somebody else closes it from now on; hold `no_fork` until that is done."""
-    _guarded.discard(fd)
+    _guarded.pop(fd, None)
+
+
+def _what(fd: int) -> tuple[int, int]:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
 
 
 def _in_child() -> None:
-    for fd in list(_guarded):
+    for fd, what in list(_guarded.items()):
         try:
-            os.close(fd)
+            if _what(fd) == what:
+                os.close(fd)
         except OSError:
             pass
     _guarded.clear()

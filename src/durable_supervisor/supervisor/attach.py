@@ -124,6 +124,8 @@ class Attachment:
             # A new id each time: a lease granted to a connection that has ended is worth nothing.
             answer = await self._line.ask({"op": "lease", "id": _control_id(), "steal": steal})
             if answer is not None:
+                if answer.get("type") == "error":  # a worker older than leases: there nobody can hold one
+                    self._line.holds_lease = True
                 return self.holds_lease
             self._check_open_since(closes)
             await asyncio.sleep(0.01)  # its end, or a hang-up: the evidence tells which
