@@ -34,7 +34,7 @@ async with await Session.elect(Terms(STATE, daemon_patience=PATIENCE)) as host:
         started += 1
         await asyncio.sleep(0.05)
     report(role=host.role, started=started, seqs=await following)
-    await asyncio.sleep(600)
+    await stay()
 """
 FOLLOW = """
 async def follow(host, run):

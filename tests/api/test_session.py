@@ -97,9 +97,10 @@ async def test_closing_does_not_wait_for_those_who_wait(owner: Session, state_di
     run = await owner.start(Command(argv=["sleep", "300"]))
     client = await durable_supervisor.connect(state_dir)
     waiting = asyncio.create_task(client.wait(run.id))
-    following = asyncio.create_task(anext(client.follow(run.id, after=3)))
     stopped = asyncio.create_task(owner.wait(run.id))
-    await asyncio.sleep(0.2)  # the calls are under way; either way it must hold
+    events = client.follow(run.id, after=2)
+    assert (await anext(events)).seq == 3, "it follows, and those who wait have asked before"
+    following = asyncio.create_task(anext(events))
     loop = asyncio.get_running_loop()
     began = loop.time()
     await owner.close()

@@ -23,7 +23,7 @@ OWNER = """
 async with durable_supervisor.open(STATE) as host:
     run = await host.start(COUNTING, request_id="count")
     report(role=host.role, run=run.id)
-    await asyncio.sleep(600)
+    await stay()
 """
 
 SHARER = """
@@ -41,14 +41,14 @@ async with durable_supervisor.open(STATE) as host:
     await host.wait(mine.id)
     report(first=first, last=host.role, run=run.id, admission=run.admission, seqs=seqs, numbers=numbers,
            state=final.state.value, outcome=final.outcome.to_dict(), mine=mine.id)
-    await asyncio.sleep(600)
+    await stay()
 """
 
 
 IDLE = """
 async with durable_supervisor.open(STATE) as host:
     report(role=host.role)
-    await asyncio.sleep(600)
+    await stay()
 """
 
 STARTER = """
@@ -57,7 +57,7 @@ async with durable_supervisor.open(STATE) as host:
     for n in range(40):
         await host.start(script(f"echo {n} >> ledger"), request_id=f"n-{n}")
     open(REPORT + ".done", "w").close()
-    await asyncio.sleep(600)
+    await stay()
 """
 
 
