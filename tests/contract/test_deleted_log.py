@@ -65,8 +65,8 @@ def test_a_worker_whose_log_was_deleted_ends_with_its_program(
     assert stays(worker)  # a deletion is no stop
     appear(marker, 1)
     end(facts["program"])
-    gone(marker)
     eventually(lambda: not running(worker), 20)
+    gone(marker)
 
 
 async def test_a_worker_whose_directory_was_moved_waits_for_it(
