@@ -16,6 +16,7 @@ from durable_supervisor import Command, Supervisor
 from durable_supervisor.journal import runs
 from durable_supervisor.journal.connection import Journal
 from durable_supervisor.journal.rows import Intent
+from durable_supervisor.model.enforcement import unconfined
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.ids import new_run_id
 from durable_supervisor.model.outcome import natural
@@ -141,7 +142,8 @@ class Past:
         receipt = make_receipt(
             attempt=1, outcome=natural(0, None), started_ns=now - _SECOND, finished_ns=now,
             duration_ns=_SECOND, output={"stdout": nothing, "stderr": nothing}, stdin_bytes=0, survivors=[],
-            stop=None, cleanup_confirmed=True,
+            stop=None, cleanup_confirmed=True, run_id="0" * 16, executable=None,
+            enforcement=unconfined(),
         )  # fmt: skip
         return [
             (Kind.RUN_DISPATCHED, {"attempt": 1, "identity": self._me, "argv": [TRUE], "cwd": "/"}),

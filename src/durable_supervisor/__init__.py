@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from .model.events import Event, Kind
     from .model.outcome import Outcome, OutcomeKind
     from .model.page import Page
+    from .model.policy import Access, Grant, Policy
+    from .model.request import Lifetime
     from .model.states import RunState
     from .model.view import RunView
     from .supervisor.attach import Attachment
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from .supervisor.supervisor import Supervisor
 
 _MODULES = {
+    "Access": "model.policy",
     "AsyncClient": "client.aio",
     "Attachment": "supervisor.attach",
     "Client": "client.sync",
@@ -47,7 +50,9 @@ _MODULES = {
     "ErrorCode": "model.errors",
     "Event": "model.events",
     "FeedEntry": "model.answers",
+    "Grant": "model.policy",
     "Kind": "model.events",
+    "Lifetime": "model.request",
     "Limits": "model.command",
     "ListPage": "model.answers",
     "Observer": "supervisor.observer",
@@ -56,6 +61,7 @@ _MODULES = {
     "OutcomeKind": "model.outcome",
     "Page": "model.page",
     "Phase": "model.errors",
+    "Policy": "model.policy",
     "ReconcileReport": "model.answers",
     "Run": "model.answers",
     "RunState": "model.states",
@@ -72,10 +78,11 @@ _MODULES = {
 }
 
 __all__ = [
-    "AsyncClient", "Attachment", "Client", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event",
-    "FeedEntry", "Kind", "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind", "Page",
-    "Phase", "ReconcileReport", "Run", "RunState", "RunView", "ServiceInfo", "Session", "ShutdownReport",
-    "StopReceipt", "Supervisor", "SupervisorError", "Terminal", "__version__", "connect",
+    "Access", "AsyncClient", "Attachment", "Client", "Command", "Completion", "ControlReceipt",
+    "ErrorCode", "Event", "FeedEntry", "Grant", "Kind", "Lifetime", "Limits", "ListPage", "Observer",
+    "OnLimit", "Outcome", "OutcomeKind", "Page", "Phase", "Policy", "ReconcileReport", "Run",
+    "RunState", "RunView", "ServiceInfo", "Session", "ShutdownReport", "StopReceipt", "Supervisor",
+    "SupervisorError", "Terminal", "__version__", "connect",
 ]  # fmt: skip
 
 

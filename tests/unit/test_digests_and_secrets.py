@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from durable_supervisor.model.command import Command, Limits, Terminal
 from durable_supervisor.model.digest import FIELDS, differing_fields, field_digest, request_digests
-from durable_supervisor.model.request import StartRequest
+from durable_supervisor.model.policy import Policy
+from durable_supervisor.model.request import Lifetime, StartRequest
 from durable_supervisor.model.secrets import (
     REDACTED,
     SECRET_NAME_WORDS,
@@ -43,6 +44,8 @@ def digests(
     cwd: str = "/repo",
     limits: Limits | None = None,
     completion: str = "leader",
+    policy: Policy | None = None,
+    lifetime: Lifetime = Lifetime.DETACHED,
     **command: Any,
 ) -> dict[str, str]:
     request = StartRequest(
@@ -50,14 +53,16 @@ def digests(
         request_id="r",
         limits=limits or Limits(),
         completion=completion,  # type: ignore[arg-type]
+        policy=policy,
+        lifetime=lifetime,
     )
     return request_digests(request, cwd, key)
 
 
 def test_the_same_request_has_the_same_digests() -> None:
     assert differing_fields(digests(), digests()) == []
-    assert set(digests()) == set(FIELDS) - {"pty"}
-    assert set(digests(pty=Terminal())) == set(FIELDS)
+    assert set(digests()) == set(FIELDS) - {"pty", "policy", "lifetime"}
+    assert set(digests(pty=Terminal(), policy=Policy(), lifetime=Lifetime.SCOPE)) == set(FIELDS)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +86,16 @@ def test_the_same_request_has_the_same_digests() -> None:
 )
 def test_a_conflict_names_every_field_that_differs(change: dict[str, Any], fields: list[str]) -> None:
     assert differing_fields(digests(), digests(**change)) == fields
+
+
+def test_confinement_and_lifetime_are_part_of_a_request() -> None:
+    for change, field in (
+        ({"limits": Limits(max_processes=1)}, "limits"),
+        ({"policy": Policy()}, "policy"),
+        ({"lifetime": Lifetime.SCOPE}, "lifetime"),
+    ):
+        assert differing_fields(digests(), digests(**change)) == [field]
+    assert differing_fields(digests(policy=Policy()), digests(policy=Policy(network="none"))) == ["policy"]
 
 
 def test_digests_of_an_earlier_release_still_compare() -> None:

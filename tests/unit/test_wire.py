@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from durable_supervisor.model.command import Limits
+from durable_supervisor.model.enforcement import unconfined
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
 from durable_supervisor.model.events import ALL_KINDS, Event, Kind
 from durable_supervisor.model.outcome import Outcome, OutcomeKind
@@ -51,6 +52,9 @@ RECEIPT: dict[str, Any] = {
     "stop": None,
     "incomplete": False,
     "cleanup_confirmed": False,
+    "run_id": "k3v9c2m8q4tzabcd",
+    "executable": {"requested": "ls", "canonical": "/usr/bin/ls"},
+    "enforcement": unconfined(),
 }
 SAMPLES: dict[str, dict[str, Any]] = {
     Kind.OUTPUT_DROPPED: {"first_seq": 1, "reason": "limit", "stream": "stdout", "bytes": 9, "events": 2},
@@ -72,6 +76,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     Kind.RUN_QUARANTINED: {"reason": "lock_leaked", "evidence": {"row": 4}},
     Kind.RUN_RESOLVED: {"action": "accept"},
     Kind.PROGRAM_SPAWNED: {"identity": IDENTITY, "requested": "ls", "canonical": "/usr/bin/ls"},
+    Kind.PROGRAM_CONFINED: {"enforcement": unconfined()},
     Kind.PROGRAM_RELEASED: {},
     Kind.PROGRAM_EXEC_FAILED: {"errno": 2, "error": "ENOENT", "step": "resolve", "path": "nope"},
     Kind.PROGRAM_SIGNALLED: {"signal": 15, "name": "SIGTERM", "pids": [42], "step": "term"},

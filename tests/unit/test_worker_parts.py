@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from durable_supervisor.model.command import MAX_SECONDS, Command
+from durable_supervisor.model.enforcement import unconfined
 from durable_supervisor.model.environment import BASE_NAMES, DEFAULT_PATH, program_environment
 from durable_supervisor.model.outcome import STOP_OUTCOMES, OutcomeKind
 from durable_supervisor.worker.controls import MAX_GRACE, grace_of, is_control_id, signal_name, signal_of
@@ -137,6 +138,9 @@ def test_a_receipt_states_all_it_knows() -> None:
         survivors=[{"pid": 5}],
         stop={"reason": "timeout"},
         cleanup_confirmed=False,
+        run_id="abc",
+        executable={"requested": "ls", "canonical": "/usr/bin/ls"},
+        enforcement=unconfined(),
     )
     assert receipt["outcome"] == {"kind": "timed_out", "code": None, "signal": 9}
     assert receipt["exit"] == {"code": None, "signal": 9}
@@ -144,6 +148,9 @@ def test_a_receipt_states_all_it_knows() -> None:
     assert receipt["started_at"] == "2023-11-14T22:13:20.000000Z"
     assert receipt["survivors"] == [{"pid": 5}]
     assert receipt["cleanup_confirmed"] is False
+    assert receipt["run_id"] == "abc"
+    assert receipt["executable"] == {"requested": "ls", "canonical": "/usr/bin/ls"}
+    assert receipt["enforcement"] == unconfined()
     usage: Any = receipt["rusage"]
     assert set(usage) == {"user_seconds", "system_seconds", "max_rss_kib"}
 

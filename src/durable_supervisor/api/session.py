@@ -11,7 +11,8 @@ from ..model.command import Command, Completion, Limits
 from ..model.errors import ErrorCode, SupervisorError
 from ..model.ids import new_id
 from ..model.platform import check_platform
-from ..model.request import DEFAULT_OWNER
+from ..model.policy import Policy
+from ..model.request import DEFAULT_OWNER, Lifetime
 from ..model.states import OPEN_STATES
 from ..model.view import RunView
 from ..supervisor import state_dir as directory
@@ -96,6 +97,9 @@ class Session(Observer):
         owner: str = DEFAULT_OWNER,
         queue: bool = False,
         priority: int = 0,
+        policy: Policy | None = None,
+        lifetime: Lifetime | str = Lifetime.DETACHED,
+        window: int | None = None,
     ) -> Run:
         """As `Supervisor.start`.  The request id is fixed before anything is sent."""
         self._lookup.check_open()
@@ -110,6 +114,9 @@ class Session(Observer):
                 owner=owner,
                 queue=queue,
                 priority=priority,
+                policy=policy,
+                lifetime=lifetime,
+                window=window,
             )
         )
 

@@ -10,7 +10,8 @@ from ..model.arguments import BytesLike
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
 from ..model.page import Page
-from ..model.request import DEFAULT_OWNER
+from ..model.policy import Policy
+from ..model.request import DEFAULT_OWNER, Lifetime
 from ..model.states import RunState
 from ..model.view import RunView
 from .attached import Attached
@@ -92,6 +93,9 @@ class Verbs(Reading, Protocol):
         owner: str = DEFAULT_OWNER,
         queue: bool = False,
         priority: int = 0,
+        policy: Policy | None = None,
+        lifetime: Lifetime | str = Lifetime.DETACHED,
+        window: int | None = None,
     ) -> Run: ...
 
     async def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView: ...

@@ -33,6 +33,8 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "live": _OBJECT_OR_NONE,
     "stdin": _TEXT_OR_NONE,
     "pty": _OBJECT_OR_NONE,
+    "policy": _OBJECT_OR_NONE,
+    "lifetime": _TEXT_OR_NONE,
     "nested_in": _TEXT_OR_NONE,
     "survives_unit_restart": (bool, type(None)),
     "serial": _NUMBER,

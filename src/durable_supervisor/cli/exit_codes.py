@@ -51,6 +51,7 @@ BY_CODE: Final[dict[ErrorCode, int]] = {
     ErrorCode.UNSUPPORTED_PLATFORM: REFUSED,
     ErrorCode.BUSY: REFUSED,
     ErrorCode.CAPACITY_EXHAUSTED: REFUSED,
+    ErrorCode.ENFORCEMENT_REFUSED: REFUSED,
     ErrorCode.WRITER_BUSY: REFUSED,
     ErrorCode.PEER_DENIED: REFUSED,
     ErrorCode.OWNER_MISMATCH: REFUSED,

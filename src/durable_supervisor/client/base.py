@@ -9,7 +9,8 @@ from typing import Final
 from ..model.answers import Run
 from ..model.command import Command, Completion, Limits, completion_of
 from ..model.ids import new_id
-from ..model.request import Queueing, StartRequest
+from ..model.policy import Policy
+from ..model.request import Lifetime, Queueing, StartRequest, check_window, lifetime_of
 from . import verbs
 from .calls import Calls
 from .connections import Connections
@@ -33,7 +34,7 @@ class Base:
         info = self._connections.info
         return self._connections.place.state_dir if info is None else info.state_dir
 
-    def _start(
+    def _request(
         self,
         command: Command,
         request_id: str | None,
@@ -41,17 +42,21 @@ class Base:
         completion: Completion | str,
         labels: Mapping[str, str] | None,
         owner: str,
-        queue: bool,
-        priority: int,
-    ) -> Call[Run]:
+        policy: Policy | None,
+        lifetime: Lifetime | str,
+    ) -> StartRequest:
         """Checked here as in process, so that both refuse alike; the request id is made up before anything
         is sent, so that sending it again can never run it twice."""
-        request = StartRequest(
+        return StartRequest(
             command=command,
             request_id=request_id if request_id is not None else new_id("req", os.urandom),
-            limits=limits if limits is not None else Limits(),
+            limits=command.limits_with(limits) if isinstance(command, Command) else Limits(),
             completion=completion_of(completion),
             labels=labels if labels is not None else {},
             owner=owner,
+            policy=policy,
+            lifetime=lifetime_of(lifetime),
         )
-        return verbs.start(request, Queueing(queue, priority), host=host_facts(command))
+
+    def _start(self, request: StartRequest, queueing: Queueing, window: int | None) -> Call[Run]:
+        return verbs.start(request, queueing, check_window(window), host=host_facts(request.command))

@@ -19,7 +19,8 @@ from ..model.arguments import BytesLike, position
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
 from ..model.page import Page
-from ..model.request import DEFAULT_OWNER
+from ..model.policy import Policy
+from ..model.request import DEFAULT_OWNER, Lifetime, Queueing
 from ..model.states import RunState
 from ..model.view import RunView
 from . import flows, verbs
@@ -96,12 +97,16 @@ class Client(Base):
         owner: str = DEFAULT_OWNER,
         queue: bool = False,
         priority: int = 0,
+        policy: Policy | None = None,
+        lifetime: Lifetime | str = Lifetime.DETACHED,
+        window: int | None = None,
     ) -> Run:
         """See `Supervisor.start`.  Sent again after a lost connection: its request id makes that safe.
 
         ``owner``: the default is the caller's own.
         """
-        call = self._start(command, request_id, limits, completion, labels, owner, queue, priority)
+        request = self._request(command, request_id, limits, completion, labels, owner, policy, lifetime)
+        call = self._start(request, Queueing(queue, priority), window)
         return drive(self._calls.do(call))
 
     def inspect(self, run: str) -> RunView:

@@ -55,7 +55,9 @@ RESEND: Final[Mapping[str, Resend]] = {
 _NO_KIND: Final = "-"  # a filter that lets nothing pass
 
 
-def start(request: StartRequest, queueing: Queueing, *, host: Mapping[str, object]) -> Call[Run]:
+def start(
+    request: StartRequest, queueing: Queueing, window: int | None, *, host: Mapping[str, object]
+) -> Call[Run]:
     """``host``: see `host.host_facts`."""
     command = request.command
     form = {
@@ -68,6 +70,7 @@ def start(request: StartRequest, queueing: Queueing, *, host: Mapping[str, objec
             "stdin": _stdin_form(command),
             "secrets": list(command.secrets),
             "pty": None if command.pty is None else command.pty.to_dict(),
+            "redact_tokens": command.redact_tokens,
         },
         "request_id": request.request_id,
         "limits": request.limits.to_dict(),
@@ -75,6 +78,9 @@ def start(request: StartRequest, queueing: Queueing, *, host: Mapping[str, objec
         "labels": dict(request.labels),
         "queue": queueing.queue,
         "priority": queueing.priority,
+        "policy": None if request.policy is None else request.policy.to_dict(),
+        "lifetime": request.lifetime.value,
+        "window": window,
         "host": host,
         # The default stands for the caller's own, whatever that is called.
         **(dict(_claim(request.owner)) if request.owner != DEFAULT_OWNER else {}),

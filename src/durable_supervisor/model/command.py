@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Literal
 
@@ -20,6 +20,7 @@ DEFAULT_OUTPUT_BYTES = 64 * MIB
 MAX_SECONDS = 10 * 365 * 86400.0
 MAX_OUTPUT_BYTES = 1 << 50
 MAX_LABELS = 64
+MAX_CPUS = 4096
 STDIN_OPEN: Final = "open"  # keep the program's stdin open for later `write_stdin`
 
 # The dynamic loader runs these before the program's own first instruction (ld.so(8)).
@@ -38,13 +39,41 @@ class Completion(str, Enum):
     TREE = "tree"  # over when the whole tree is gone by itself
 
 
+# In a JSON form only where they are given: so a request of an older release has the digest it had then.
+OPTIONAL = (
+    "max_stdin_bytes",
+    "max_memory_bytes",
+    "max_cpu_seconds",
+    "max_cpus",
+    "max_processes",
+    "max_open_files",
+    "max_file_bytes",
+)
+# Whole numbers, with the least that a program can be started with (0, 1, 2 are open, its image is mapped).
+LEAST = {
+    "max_stdin_bytes": 0,
+    "max_memory_bytes": MIB,
+    "max_processes": 1,
+    "max_open_files": 3,
+    "max_file_bytes": 0,
+}
+# What `Command` takes as well, for calls that need no other limits.
+SUGAR = ("timeout", "idle_timeout", "max_stdin_bytes", "max_stdout_bytes", "max_stderr_bytes")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Bounds of one run.  Times are seconds, sizes are bytes; None means unbounded.
 
     ``timeout`` is wall time since release and counts while the machine sleeps;
     ``idle_timeout`` is time without output and does not.  ``grace`` is how long
-    the tree has between TERM and KILL.
+    the tree has between TERM and KILL.  ``max_stdin_bytes`` is how much may be written to its
+    stdin in all.
+
+    The others are for the whole tree where the kernel can count it so, else for each of
+    its processes: the run's enforcement report says which.  ``max_cpu_seconds`` is time on a
+    processor, ``max_cpus`` a share: 0.5 is half of one.  Memory includes the page cache that the
+    tree causes.
     """
 
     timeout: float | None = None
@@ -53,19 +82,31 @@ class Limits:
     max_stdout_bytes: int = DEFAULT_OUTPUT_BYTES
     max_stderr_bytes: int = DEFAULT_OUTPUT_BYTES
     on_limit: OnLimit = OnLimit.TRUNCATE
+    max_stdin_bytes: int | None = None
+    max_memory_bytes: int | None = None
+    max_cpu_seconds: float | None = None
+    max_cpus: float | None = None
+    max_processes: int | None = None
+    max_open_files: int | None = None
+    max_file_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "idle_timeout"):
+        for name in ("timeout", "idle_timeout", "max_cpu_seconds"):
             value = getattr(self, name)
             if value is not None:
                 _seconds(f"limits.{name}", value, above_zero=True)
         _seconds("limits.grace", self.grace, above_zero=False)
+        for name, least in LEAST.items():
+            if getattr(self, name) is not None:
+                _whole(f"limits.{name}", getattr(self, name), least)
+        if self.max_cpus is not None:
+            _share("limits.max_cpus", self.max_cpus)
         for name in ("max_stdout_bytes", "max_stderr_bytes"):
             _size(f"limits.{name}", getattr(self, name))
         object.__setattr__(self, "on_limit", _on_limit(self.on_limit))
 
     def to_dict(self) -> dict[str, object]:
-        """JSON form; the keys are the field names."""
+        """JSON form; the keys are the field names, those of `OPTIONAL` only where they are given."""
         return {
             "timeout": self.timeout,
             "idle_timeout": self.idle_timeout,
@@ -73,7 +114,14 @@ class Limits:
             "max_stdout_bytes": self.max_stdout_bytes,
             "max_stderr_bytes": self.max_stderr_bytes,
             "on_limit": self.on_limit.value,
+            **{name: getattr(self, name) for name in OPTIONAL if getattr(self, name) is not None},
         }
+
+    @property
+    def confining(self) -> dict[str, int | float]:
+        """Those that the kernel is asked to hold, by field name; usually none."""
+        found = {name: getattr(self, name) for name in OPTIONAL if name != "max_stdin_bytes"}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +156,9 @@ class Command:
     its stdin can always be written to; given bytes are followed by the terminal's end-of-file
     character.  ``TERM`` is set, unless ``env`` or ``inherit_env`` has one.
 
+    The last five are limits, for a call without `Limits` of its own.  ``redact_tokens``: also
+    keep off the disk what looks like a credential (``docs/redaction.md`` lists the shapes).
+
     Raises SupervisorError ``INVALID_REQUEST`` naming the field at fault.
     """
 
@@ -119,6 +170,12 @@ class Command:
     stdin: bytes | Literal["open"] | None = field(default=None, repr=False)
     secrets: Sequence[str] = field(default=(), repr=False)
     pty: Terminal | None = None
+    redact_tokens: bool = True
+    timeout: float | None = None
+    idle_timeout: float | None = None
+    max_stdin_bytes: int | None = None
+    max_stdout_bytes: int | None = None
+    max_stderr_bytes: int | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -137,6 +194,28 @@ class Command:
             raise invalid("stdin", "must be None, bytes or 'open'")
         if self.pty is not None and not isinstance(self.pty, Terminal):
             raise invalid("pty", "must be None or a Terminal", "Terminal(columns=120, rows=40)")
+        if not isinstance(self.redact_tokens, bool):
+            raise invalid("redact_tokens", "must be true or false")
+
+    @property
+    def own_limits(self) -> dict[str, int | float]:
+        """The limits that were given here, by field name."""
+        given = {name: getattr(self, name) for name in SUGAR}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def limits_with(self, limits: Limits | None, otherwise: Limits | None = None) -> Limits:
+        """The limits that count: these here, or ``limits``; where neither is given, ``otherwise``.
+
+        Raises ``INVALID_REQUEST`` for both at once, and for one that is out of its range.
+        """
+        own = self.own_limits
+        if own and limits is not None:
+            name = next(iter(own))
+            raise invalid(name, "is given in the command, beside limits", f"say Limits({name}=...) there")
+        if limits is not None:
+            return limits
+        base = otherwise if otherwise is not None else Limits()
+        return replace(base, **own) if own else base  # type: ignore[arg-type]
 
 
 def _seconds(name: str, value: object, *, above_zero: bool) -> None:
@@ -159,6 +238,20 @@ def _size(name: str, value: object) -> None:
         raise invalid(name, "must be a whole number of bytes")
     if not 0 < value <= MAX_OUTPUT_BYTES:
         raise invalid(name, "must be at least 1 byte and at most 1 PiB")
+
+
+def _whole(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise invalid(name, "must be a whole number")
+    if not least <= value <= MAX_OUTPUT_BYTES:
+        raise invalid(name, f"must be at least {least} and at most {MAX_OUTPUT_BYTES}")
+
+
+def _share(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise invalid(name, "must be a number of processors")
+    if not 0.01 <= value <= MAX_CPUS:
+        raise invalid(name, f"must be from 0.01 to {MAX_CPUS} processors")
 
 
 def completion_of(value: object) -> Completion:

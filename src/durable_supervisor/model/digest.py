@@ -12,15 +12,16 @@ import json
 from collections.abc import Mapping
 
 from .command import STDIN_OPEN
-from .request import StartRequest
+from .request import Lifetime, StartRequest
 
-FIELDS = ("argv", "cwd", "env", "inherit_env", "stdin", "limits", "completion", "pty")
+FIELDS = ("argv", "cwd", "env", "inherit_env", "stdin", "limits", "completion", "pty", "policy", "lifetime")
 
 
 def request_digests(request: StartRequest, cwd: str, key: bytes) -> dict[str, str]:
     """``{field: hex digest}`` by the names in `FIELDS`.  ``cwd`` is the absolute directory.
 
-    ``pty`` is there only if one is asked for: digests from before there was any stay comparable.
+    ``pty``, ``policy`` and ``lifetime`` are there only if one is asked for (``detached`` needs no asking):
+    digests from before there was any stay comparable.
     """
     command = request.command
     stdin = command.stdin
@@ -34,6 +35,10 @@ def request_digests(request: StartRequest, cwd: str, key: bytes) -> dict[str, st
     }
     if command.pty is not None:
         canonical["pty"] = command.pty.to_dict()
+    if request.policy is not None:
+        canonical["policy"] = request.policy.to_dict()
+    if request.lifetime is not Lifetime.DETACHED:
+        canonical["lifetime"] = request.lifetime.value
     digests = {name: field_digest(key, name, _encode(value)) for name, value in canonical.items()}
     raw = b"null" if stdin is None else b"open" if stdin == STDIN_OPEN else b"bytes:" + bytes(stdin)
     digests["stdin"] = field_digest(key, "stdin", raw)

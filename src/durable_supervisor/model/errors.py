@@ -36,6 +36,8 @@ class ErrorCode(str, Enum):
     JOURNAL_CORRUPT = "JOURNAL_CORRUPT"
     BUSY = "BUSY"
     CAPACITY_EXHAUSTED = "CAPACITY_EXHAUSTED"
+    ENFORCEMENT_REFUSED = "ENFORCEMENT_REFUSED"
+    RUN_FAILED = "RUN_FAILED"
     WRITER_BUSY = "WRITER_BUSY"
     PEER_DENIED = "PEER_DENIED"
     OWNER_MISMATCH = "OWNER_MISMATCH"
@@ -88,6 +90,22 @@ class SupervisorError(Exception):
         self.hint = hint
         self.details: dict[str, object] = dict(details or {})
 
+    @property
+    def executable(self) -> str | None:
+        """The program that was asked for, where the error is about one."""
+        return _text(self.details.get("executable"))
+
+    @property
+    def termination(self) -> dict[str, object] | None:
+        """How the program ended, as `Outcome.to_dict`, where that is known."""
+        termination = self.details.get("termination")
+        return termination if isinstance(termination, dict) else None
+
+    @property
+    def stderr_tail(self) -> str | None:
+        """The last that the program said on stderr, secrets redacted, where there is any."""
+        return _text(self.details.get("stderr_tail"))
+
     def __str__(self) -> str:
         return f"{self.code.value}: {self.message}"
 
@@ -117,6 +135,10 @@ class SupervisorError(Exception):
             hint=str(form["hint"]),
             details=details if isinstance(details, dict) else {},
         )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _rebuild(

@@ -23,6 +23,7 @@ class Kind:
     RUN_QUARANTINED = "run.quarantined"
     RUN_RESOLVED = "run.resolved"
     PROGRAM_SPAWNED = "program.spawned"
+    PROGRAM_CONFINED = "program.confined"
     PROGRAM_RELEASED = "program.released"
     PROGRAM_EXEC_FAILED = "program.exec_failed"
     PROGRAM_SIGNALLED = "program.signalled"

@@ -24,6 +24,9 @@ STOP_OUTCOMES = {
     "idle_timeout": OutcomeKind.IDLE_TIMED_OUT,
     "stdout_limit": OutcomeKind.STDOUT_LIMIT_EXCEEDED,
     "stderr_limit": OutcomeKind.STDERR_LIMIT_EXCEEDED,
+    "out_of_memory": OutcomeKind.OUT_OF_MEMORY,
+    "cpu_time": OutcomeKind.TIMED_OUT,  # of another clock: the stop's reason tells which
+    "host_gone": OutcomeKind.CANCELLED,
 }
 
 

@@ -5,16 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from .command import MAX_LABELS, Command, Completion, Limits, completion_of
+from .enforcement import AXES
 from .errors import invalid
+from .policy import Policy
 
 DEFAULT_OWNER = "local"
 MAX_PRIORITY = 100
+MIN_WINDOW, MAX_WINDOW = 4096, 1 << 40
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OWNER = re.compile(r"[A-Za-z0-9._:@/-]{1,128}")
 _LABEL_VALUE = re.compile(r"[^\0\ud800-\udfff]*")  # lone surrogates fit neither JSON nor SQLite
 _LABEL_KEY = re.compile(r"[A-Za-z0-9._/-]{1,128}")
+
+
+class Lifetime(str, Enum):
+    DETACHED = "detached"  # until its end, whoever dies
+    SCOPE = "scope"  # stopped by its worker when the process that asked for it is gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +36,8 @@ class StartRequest:
     completion: Completion = Completion.LEADER
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: str = DEFAULT_OWNER
+    policy: Policy | None = None
+    lifetime: Lifetime = Lifetime.DETACHED
 
     def __post_init__(self) -> None:
         if not isinstance(self.command, Command):
@@ -38,6 +49,12 @@ class StartRequest:
             raise invalid("owner", "must be 1 to 128 characters out of A-Z a-z 0-9 . _ : @ / -")
         object.__setattr__(self, "completion", completion_of(self.completion))
         object.__setattr__(self, "labels", _labels(self.labels))
+        object.__setattr__(self, "lifetime", lifetime_of(self.lifetime))
+        if self.policy is not None:
+            _check_policy(self.policy, self.limits)
+        stdin, most = self.command.stdin, self.limits.max_stdin_bytes
+        if isinstance(stdin, bytes) and most is not None and len(stdin) > most:
+            raise invalid("stdin", f"is longer than limits.max_stdin_bytes, which is {most}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +73,43 @@ class Queueing:
         whole = isinstance(self.priority, int) and not isinstance(self.priority, bool)
         if not whole or abs(self.priority) > MAX_PRIORITY:
             raise invalid("priority", f"must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
+
+
+def check_window(value: object) -> int | None:
+    """None, or a whole number of bytes; anything else is an ``INVALID_REQUEST``."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not MIN_WINDOW <= value <= MAX_WINDOW:
+        raise invalid("window", f"must be a whole number of bytes from {MIN_WINDOW} to {MAX_WINDOW}")
+    return value
+
+
+def lifetime_of(value: object) -> Lifetime:
+    """``Lifetime``, or its word; anything else is an ``INVALID_REQUEST``."""
+    try:
+        return Lifetime(value)
+    except ValueError:
+        raise invalid("lifetime", "must be 'detached' or 'scope'") from None
+
+
+def _check_policy(policy: object, limits: Limits) -> None:
+    """An axis that is named as required, and for which nothing is asked, is a contradiction."""
+    if not isinstance(policy, Policy):
+        raise invalid("policy", "must be a Policy", 'Policy(network="none")')
+    asked = {
+        "tree": True,
+        "privileges": True,
+        "files": policy.filesystem is not None,
+        "network": policy.network != "host",
+        "memory": limits.max_memory_bytes is not None,
+        "cpu": limits.max_cpu_seconds is not None or limits.max_cpus is not None,
+        "processes": limits.max_processes is not None,
+        "open_files": limits.max_open_files is not None,
+        "file_size": limits.max_file_bytes is not None,
+    }
+    for axis in AXES:
+        if policy.names(axis) and not asked[axis]:
+            raise invalid(f"policy.enforcement[{axis}]", "is given, and nothing is asked of that axis")
 
 
 def check_request_id(request_id: object) -> str:

@@ -20,8 +20,9 @@ class RunView:
     ``outcome`` is set for a finished run, and beside quarantined(cleanup_unconfirmed).
     ``worker`` and ``program`` are identities as logged.  ``head`` is the last seq of
     its log (0 when the log was not looked at); ``live`` are figures of the running tree.
-    ``stdin`` (``null``, ``bytes``, ``open``) and ``pty`` (columns, rows, term as asked for) are
-    what its log says: None where it was not looked at, or is of an older release.
+    ``stdin`` (``null``, ``bytes``, ``open``), ``pty`` (columns, rows, term as asked for), ``policy``
+    (as `Policy.to_dict`) and ``lifetime`` are what its log says: None where it was not looked at,
+    or is of an older release.
     """
 
     id: str
@@ -52,6 +53,8 @@ class RunView:
     live: dict[str, object] | None = None
     stdin: str | None = None
     pty: dict[str, object] | None = None
+    policy: dict[str, object] | None = None
+    lifetime: str | None = None
 
     @property
     def run_id(self) -> str:
@@ -87,6 +90,8 @@ class RunView:
             "live": self.live,
             "stdin": self.stdin,
             "pty": self.pty,
+            "policy": self.policy,
+            "lifetime": self.lifetime,
             "nested_in": self.nested_in,
             "survives_unit_restart": self.survives_unit_restart,
             "serial": self.serial,

@@ -86,12 +86,22 @@ def _overlaid(plain: RunView, seen: Observation, verdict: Verdict) -> RunView:
 def _with_log(plain: RunView, seen: Observation) -> RunView:
     worker = plain.worker if seen.worker is None else seen.worker.identity.to_dict()
     program = plain.program if seen.program is None else seen.program.identity.to_dict()
-    stdin, pty = seen.asked.get("stdin"), seen.asked.get("pty")
+    asked = seen.asked
     return replace(
         plain,
         worker=worker,
         program=program,
         head=seen.head,
-        stdin=stdin if isinstance(stdin, str) else None,
-        pty=pty if isinstance(pty, dict) else None,
+        stdin=_text(asked.get("stdin")),
+        pty=_object(asked.get("pty")),
+        policy=_object(asked.get("policy")),
+        lifetime=_text(asked.get("lifetime")),
     )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _object(value: object) -> dict[str, object] | None:
+    return value if isinstance(value, dict) else None

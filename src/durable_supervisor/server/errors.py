@@ -34,6 +34,8 @@ STATUS: dict[ErrorCode, int] = {
     ErrorCode.JOURNAL_CORRUPT: 503,
     ErrorCode.BUSY: 503,
     ErrorCode.CAPACITY_EXHAUSTED: 429,
+    ErrorCode.ENFORCEMENT_REFUSED: 409,
+    ErrorCode.RUN_FAILED: 409,
     ErrorCode.WRITER_BUSY: 409,
     ErrorCode.PEER_DENIED: 403,
     ErrorCode.OWNER_MISMATCH: 403,

@@ -23,6 +23,7 @@ from ..wire.requests import (
     StopBody,
     command_of,
     limits_of,
+    policy_of,
 )
 from . import queries
 from .errors import answer, shutting_down
@@ -49,6 +50,9 @@ async def start(call: Call) -> web.Response:
             owner=owner,
             queue=body.queue,
             priority=body.priority,
+            policy=policy_of(body.policy),
+            lifetime=body.lifetime,
+            window=body.window,
             host=None if body.host is None else _host(body.host),
         )
     )

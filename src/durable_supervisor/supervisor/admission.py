@@ -48,11 +48,22 @@ class Prepared:
     stored has them replaced.
     """
 
-    def __init__(self, request: StartRequest, host: Host, key: bytes, queueing: Queueing) -> None:
+    def __init__(
+        self,
+        request: StartRequest,
+        host: Host,
+        key: bytes,
+        queueing: Queueing,
+        *,
+        plan: dict[str, object] | None = None,
+        window: int | None = None,
+    ) -> None:
         command = request.command
         self.request = request
         self.host = host
         self.queueing = queueing
+        self.plan = plan
+        self.window = window
         self.cwd = os.path.normpath(os.path.join(host.cwd, command.cwd or ""))
         if not os.path.isabs(self.cwd):
             raise invalid(
@@ -85,20 +96,23 @@ class Prepared:
 
     def header(self, place: Place, directory_id: str, boot_id: str, now_ns: int) -> SegmentHeader:
         """The log's header: enough to rebuild the journal's row from it."""
+        request = self.request
         detail: dict[str, object] = {
             "serial": place.serial,
-            "request_id": self.request.request_id,
-            "owner": self.request.owner,
+            "request_id": request.request_id,
+            "owner": request.owner,
             "digests": self.digests,
             "key_id": self.key_id,
             "argv": self.shown_argv,
             "cwd": self.shown_cwd,
-            "labels": dict(self.request.labels),
-            "limits": self.request.limits.to_dict(),
-            "completion": self.request.completion.value,
+            "labels": dict(request.labels),
+            "limits": request.limits.to_dict(),
+            "completion": request.completion.value,
             "env_names": self.env_names(),
             "stdin": self.stdin,
             "pty": self.pty,
+            "policy": None if request.policy is None else request.policy.to_dict(),
+            "lifetime": request.lifetime.value,
             "nested_in": self.host.nested_in,
             "survives_unit_restart": self.host.survives_unit_restart,
             "priority": self.queueing.priority,
@@ -166,6 +180,11 @@ class Prepared:
             "queued": queued,
             "stdin": self.stdin,
             "pty": self.pty,
+            "plan": self.plan,
+            "window": self.window,
+            "host": None,
+            "max_stdin_bytes": limits.max_stdin_bytes,
+            "redact_tokens": command.redact_tokens,
         }
         return encode_frame(message, given)
 

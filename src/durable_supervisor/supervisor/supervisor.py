@@ -16,7 +16,8 @@ from ..model.command import Command, Completion, Limits, check_timeout, completi
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
 from ..model.platform import check_platform
-from ..model.request import DEFAULT_OWNER, Queueing, StartRequest
+from ..model.policy import Policy
+from ..model.request import DEFAULT_OWNER, Lifetime, Queueing, StartRequest, check_window, lifetime_of
 from ..model.states import JUDGED_STATES, OPEN_STATES, SETTLED_STATES, RunState
 from ..model.view import RunView
 from ..process.clock import Clock, boot_id
@@ -238,6 +239,9 @@ class Supervisor(Observer):
         owner: str = DEFAULT_OWNER,
         queue: bool = False,
         priority: int = 0,
+        policy: Policy | None = None,
+        lifetime: Lifetime | str = Lifetime.DETACHED,
+        window: int | None = None,
         host: Host | None = None,
     ) -> Run:
         """Journal the request, hand it to a worker, and return once its program is released (or refused).
@@ -249,8 +253,13 @@ class Supervisor(Observer):
         refused; of those that wait, a greater ``priority`` (-100 to 100) goes first.  Neither is
         part of the request's identity.  ``host``: the process that asks, where it is not this one.
 
-        Raises ``INVALID_REQUEST``, ``IDEMPOTENCY_CONFLICT``, ``CAPACITY_EXHAUSTED``, ``NO_SPACE``,
-        ``BUSY``, ``JOURNAL_MISSING``, ``JOURNAL_MISMATCH``, ``JOURNAL_BEHIND``, ``SUPERVISOR_CLOSED``.
+        ``policy``: how the program is confined.  ``lifetime``: ``scope`` for a run that its worker
+        stops when this process (``host``) is gone.  ``window``: hold the program back once so many bytes
+        of its output were not acknowledged (`acknowledge`); not part of the request's identity either.
+
+        Raises ``INVALID_REQUEST``, ``IDEMPOTENCY_CONFLICT``, ``CAPACITY_EXHAUSTED``, ``ENFORCEMENT_REFUSED``,
+        ``NO_SPACE``, ``BUSY``, ``JOURNAL_MISSING``, ``JOURNAL_MISMATCH``, ``JOURNAL_BEHIND``,
+        ``SUPERVISOR_CLOSED``.
         A program that cannot be executed is no error here: the run's state is ``not_started``.
         """
         self._lookup.check_open()
@@ -258,13 +267,17 @@ class Supervisor(Observer):
         request = StartRequest(
             command=command,
             request_id=request_id if request_id is not None else new_id("req", os.urandom),
-            limits=limits if limits is not None else Limits(),
+            limits=command.limits_with(limits) if isinstance(command, Command) else Limits(),
             completion=completion_of(completion),
             labels=labels if labels is not None else {},
             owner=owner,
+            policy=policy,
+            lifetime=lifetime_of(lifetime),
         )
         queueing = Queueing(queue, priority)
-        prepared = Prepared(request, host or read_host(), self._identity.key, queueing)
+        prepared = Prepared(
+            request, host or read_host(), self._identity.key, queueing, window=check_window(window)
+        )
         opening.check_in_place(self._place, self._journal_inode)
         return await asyncio.shield(self._tasks.spawn(self._starter.start(prepared)))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from ..model.command import Completion, OnLimit
 from ..model.outcome import OutcomeKind
+from ..model.policy import MAX_GRANTS
 from ..model.winsize import MAX_SIDE
 
 Json = dict[str, JsonValue]
@@ -38,6 +39,12 @@ class Open(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False, strict=True)
 
 
+Level = Literal["best_effort", "required"]
+Axis = Literal[
+    "tree", "files", "network", "memory", "cpu", "processes", "open_files", "file_size", "privileges"
+]
+
+
 class Identity(Document):
     """One process, for ever: see `durable_supervisor.model.identity`."""
 
@@ -66,6 +73,42 @@ class LimitsForm(Document):
     max_stdout_bytes: Seq
     max_stderr_bytes: Seq
     on_limit: OnLimit
+    max_stdin_bytes: Count | None = None
+    max_memory_bytes: Seq | None = None
+    max_cpu_seconds: Seconds | None = None
+    max_cpus: Seconds | None = None
+    max_processes: Seq | None = None
+    max_open_files: Seq | None = None
+    max_file_bytes: Count | None = None
+
+
+class GrantForm(Document):
+    """A path that the program may use, with everything beneath it."""
+
+    path: str = Field(description="absolute")
+    access: Literal["read", "execute", "write", "all"] = "read"
+
+
+class PolicyForm(Document):
+    """How a program is confined; see `durable_supervisor.Policy`."""
+
+    network: Literal["host", "none", "loopback"] = "host"
+    filesystem: list[GrantForm] | None = Field(
+        default=None, description="null: everything", max_length=MAX_GRANTS
+    )
+    enforcement: Level | dict[Axis, Level] = Field(
+        default="best_effort", description="for all axes, or for each by name"
+    )
+    files_backend: Literal["auto", "landlock", "bubblewrap"] = "auto"
+
+
+class AxisReport(Document):
+    """What was enforced on one axis, of what was asked."""
+
+    requested: Json | list[object] | str | int | float | bool | None
+    applied: Literal["full", "partial", "none"]
+    mechanism: str | None
+    reason: str | None = Field(description="why it is less than was asked for")
 
 
 class PtyForm(Document):
@@ -77,6 +120,8 @@ class PtyForm(Document):
 
 
 __all__ = [
+    "Axis",
+    "AxisReport",
     "Completion",
     "Count",
     "Document",
@@ -85,6 +130,7 @@ __all__ = [
     "LimitsForm",
     "Open",
     "OutcomeForm",
+    "PolicyForm",
     "PtyForm",
     "RunId",
     "Seconds",

@@ -10,7 +10,21 @@ from typing import Literal
 from pydantic import Field
 
 from ..model.events import Kind
-from .base import Count, Identity, Json, Open, OutcomeForm, PtyForm, Seconds, Seq, Side, Time
+from .base import (
+    Axis,
+    AxisReport,
+    Count,
+    Identity,
+    Json,
+    Open,
+    OutcomeForm,
+    PtyForm,
+    RunId,
+    Seconds,
+    Seq,
+    Side,
+    Time,
+)
 
 Stream = Literal["stdout", "stderr"]
 
@@ -47,7 +61,8 @@ class Stopping(Open):
     """The stop ladder has begun."""
 
     reason: str = Field(
-        description="stop, timeout, idle_timeout, stdout_limit, stderr_limit, leftover, worker_terminated"
+        description="stop, timeout, idle_timeout, stdout_limit, stderr_limit, out_of_memory, cpu_time,"
+        " host_gone, leftover, worker_terminated"
     )
     grace: Seconds
     control_id: str | None = None
@@ -83,6 +98,13 @@ class StreamTotals(Open):
     complete: bool
 
 
+class Executable(Open):
+    """What was asked for, and the file that was executed; both redacted."""
+
+    requested: str
+    canonical: str
+
+
 class Receipt(Open):
     """How a run ended, from waitid(2) and the worker's own bookkeeping."""
 
@@ -99,6 +121,11 @@ class Receipt(Open):
     stop: Json | None = Field(description="why it was stopped, or null")
     incomplete: bool = Field(description="true: rebuilt from the exit status, the worker was lost")
     cleanup_confirmed: bool = Field(description="true: waitid said ECHILD, nothing of the tree is left")
+
+
+    run_id: RunId | None = Field(default=None, description="absent in receipts of older workers")
+    executable: Executable | None = None
+    enforcement: dict[Axis, AxisReport] | None = None
 
 
 class Verdict(Open):
@@ -133,6 +160,12 @@ class Spawned(Open):
     identity: Identity
     requested: str
     canonical: str
+
+
+class Confined(Open):
+    """What the paused program was confined by, before it was released."""
+
+    enforcement: dict[Axis, AxisReport]
 
 
 class Released(Open):
@@ -207,6 +240,7 @@ DETAILS: dict[str, type[Open]] = {
     Kind.RUN_QUARANTINED: Verdict,
     Kind.RUN_RESOLVED: Resolved,
     Kind.PROGRAM_SPAWNED: Spawned,
+    Kind.PROGRAM_CONFINED: Confined,
     Kind.PROGRAM_RELEASED: Released,
     Kind.PROGRAM_EXEC_FAILED: ExecFailed,
     Kind.PROGRAM_SIGNALLED: Signalled,

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from ..model.errors import ErrorCode, Phase
+from ..model.request import Lifetime
 from ..model.schema import schema_name
 from ..model.states import RunState, Trigger
 from .base import (
@@ -23,6 +24,7 @@ from .base import (
     LimitsForm,
     Open,
     OutcomeForm,
+    PolicyForm,
     PtyForm,
     RunId,
     Seq,
@@ -83,6 +85,8 @@ class InspectDocument(Document):
     serial: Seq = Field(description="in order of admission; pass it as before of list")
     stdin: Literal["null", "bytes", "open"] | None = Field(description="null: not known")
     pty: PtyForm | None = Field(description="null: pipes, or not known")
+    policy: PolicyForm | None = Field(default=None, description="null: none, or not known")
+    lifetime: Lifetime | None = Field(default=None, description="null: not known")
 
 
 class RunSummary(Document):

@@ -24,8 +24,9 @@ from ..model.command import (
     OnLimit,
     Terminal,
 )
-from ..model.request import MAX_PRIORITY
-from .base import Document, RunId, Seconds, Seq, Side
+from ..model.policy import Policy
+from ..model.request import MAX_PRIORITY, MAX_WINDOW, MIN_WINDOW, Lifetime
+from .base import Count, Document, PolicyForm, RunId, Seconds, Seq, Side
 
 
 class Base64Form(Document):
@@ -70,6 +71,7 @@ class CommandForm(Document):
     )
     secrets: list[str] = Field(default=[], description="further values to keep off the disk")
     pty: TerminalForm | None = None
+    redact_tokens: bool = Field(default=True, description="keep what looks like a credential off the disk")
 
 
 # A whole number stays one: a request's digest tells 30 from 30.0, in process and over the socket alike.
@@ -85,6 +87,13 @@ class LimitsBody(Document):
     max_stdout_bytes: Seq = DEFAULT_OUTPUT_BYTES
     max_stderr_bytes: Seq = DEFAULT_OUTPUT_BYTES
     on_limit: Annotated[OnLimit, Field(strict=False)] = OnLimit.TRUNCATE
+    max_stdin_bytes: Count | None = None
+    max_memory_bytes: Seq | None = None
+    max_cpu_seconds: Number | None = None
+    max_cpus: Number | None = None
+    max_processes: Seq | None = None
+    max_open_files: Seq | None = None
+    max_file_bytes: Count | None = None
 
 
 class HostForm(Document):
@@ -114,6 +123,13 @@ class StartBody(Document):
     namespace: str | None = Field(default=None, description="the same")
     queue: bool = Field(default=False, description="wait for a free slot instead of CAPACITY_EXHAUSTED")
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
+    policy: PolicyForm | None = None
+    lifetime: Annotated[Lifetime, Field(strict=False)] = Field(
+        default=Lifetime.DETACHED, description="scope: stopped when the caller's process is gone"
+    )
+    window: Annotated[int, Field(ge=MIN_WINDOW, le=MAX_WINDOW)] | None = Field(
+        default=None, description="bytes of output that may be ahead of acknowledge"
+    )
     host: HostForm | None = None
 
 
@@ -164,12 +180,18 @@ def command_of(form: CommandForm) -> Command:
         stdin=_stdin_of(form.stdin),
         secrets=form.secrets,
         pty=None if form.pty is None else Terminal(**form.pty.model_dump()),
+        redact_tokens=form.redact_tokens,
     )
 
 
 def limits_of(form: LimitsBody) -> Limits:
     """Raises SupervisorError ``INVALID_REQUEST``."""
     return Limits(**form.model_dump())
+
+
+def policy_of(form: PolicyForm | None) -> Policy | None:
+    """Raises SupervisorError ``INVALID_REQUEST``."""
+    return None if form is None else Policy.from_dict(form.model_dump())
 
 
 def _stdin_of(form: Literal["open"] | Base64Form | TextForm | None) -> bytes | Literal["open"] | None:

@@ -38,6 +38,9 @@ def make_receipt(
     survivors: list[dict[str, object]],
     stop: dict[str, object] | None,
     cleanup_confirmed: bool,
+    run_id: str,
+    executable: dict[str, object] | None,
+    enforcement: Mapping[str, object],
 ) -> dict[str, object]:
     """The detail of ``run.finished``: see ``docs/events.md`` for each field."""
     return {
@@ -54,6 +57,9 @@ def make_receipt(
         "stop": stop,
         "incomplete": False,
         "cleanup_confirmed": cleanup_confirmed,
+        "run_id": run_id,
+        "executable": executable,
+        "enforcement": dict(enforcement),
     }
 
 

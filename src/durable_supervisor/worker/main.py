@@ -143,7 +143,8 @@ def _start(spec: Spec, tending: Tending, log: LogWriter) -> bool:
         stdio = tending.prepare()
         paused = _fork(spec, path, stdio)
         tending.watch_signals()  # the child must not have them
-        _record_release(spec, log, paused, path)
+        tending.executable = _executable(spec, path)
+        _record_release(log, paused, tending.executable)
         failpoint("worker.released")
         paused.release()
     except StartFailure as failure:
@@ -164,7 +165,14 @@ def _fork(spec: Spec, path: str, stdio: Stdio) -> PausedProgram:
     return paused
 
 
-def _record_release(spec: Spec, log: LogWriter, paused: PausedProgram, path: str) -> None:
+def _executable(spec: Spec, path: str) -> dict[str, object]:
+    return {
+        "requested": spec.shown_argv[0],
+        "canonical": redact_text(os.path.realpath(path), spec.secrets),
+    }
+
+
+def _record_release(log: LogWriter, paused: PausedProgram, executable: dict[str, object]) -> None:
     """Who it is, then that it may run.  What cannot be recorded is not released."""
     try:
         stat = read_stat(paused.pid)
@@ -172,11 +180,7 @@ def _record_release(spec: Spec, log: LogWriter, paused: PausedProgram, path: str
             raise OSError("the paused program cannot be seen in /proc")
         log.append(
             Kind.PROGRAM_SPAWNED,
-            {
-                "identity": identity_from_stat(stat).to_dict(),
-                "requested": spec.shown_argv[0],
-                "canonical": redact_text(os.path.realpath(path), spec.secrets),
-            },
+            {"identity": identity_from_stat(stat).to_dict(), **executable},
         )
         failpoint("worker.spawned")
         log.append(Kind.PROGRAM_RELEASED, {})

@@ -12,6 +12,7 @@ import os
 import select
 import socket
 
+from ..model.enforcement import unconfined
 from ..model.events import Kind
 from ..process import tree
 from ..process.channel import FrameParser, encode_frame
@@ -100,6 +101,9 @@ def _tend(log: LogWriter, clock: Clock) -> None:
         survivors=[],
         stop=None,
         cleanup_confirmed=True,
+        run_id=_RUN,
+        executable=None,
+        enforcement=unconfined(),
     )
     log.append(Kind.RUN_FINISHED, receipt)
     log.flush()

@@ -18,10 +18,10 @@ class Spec:
     """One attempt of one run.  ``shown_argv`` and ``shown_cwd`` are redacted, for the log."""
 
     __slots__ = (
-        "argv", "attempt", "completion", "cwd", "env", "grace", "idle_timeout", "max_stderr_bytes",
-        "max_stdout_bytes", "on_limit", "priority", "pty", "queued", "run_id", "runs_dir", "secrets", "shard",
-        "shown_argv", "shown_cwd",
-        "stdin", "stdin_bytes", "timeout", "umask",
+        "argv", "attempt", "completion", "cwd", "env", "grace", "host", "idle_timeout", "max_stderr_bytes",
+        "max_stdin_bytes", "max_stdout_bytes", "on_limit", "plan", "priority", "pty", "queued",
+        "redact_tokens", "run_id", "runs_dir", "secrets", "shard", "shown_argv", "shown_cwd", "stdin",
+        "stdin_bytes", "timeout", "umask", "window",
     )  # fmt: skip
 
     run_id: str
@@ -47,6 +47,11 @@ class Spec:
     stdin: str
     stdin_bytes: bytes
     pty: dict[str, object] | None  # columns, rows, term; None: pipes
+    plan: dict[str, object] | None  # how the program is confined: see `sandbox.plan`; None: not at all
+    host: dict[str, object] | None  # whose end is this run's, as an identity; None: nobody's
+    window: int | None  # bytes of output that may be ahead of whoever acknowledges it
+    max_stdin_bytes: int | None
+    redact_tokens: bool
 
     @classmethod
     def from_message(cls, message: dict[str, object], blob: bytes) -> Spec:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+from ..model.enforcement import unconfined
 from ..model.events import Kind
 from ..model.secrets import redact_text
 from ..process import tree
@@ -35,6 +36,8 @@ class Tending:
     def __init__(self, spec: Spec, desk: Desk, clock: Clock) -> None:
         self.spec = spec
         self.leader = 0
+        self.executable: dict[str, object] | None = None  # requested and canonical
+        self.enforcement: dict[str, dict[str, object]] = unconfined()
         self.exit: tuple[int | None, int | None] | None = None  # exit code or signal, as waitid says
         self.stdin: StdinFeed | None = None
         self._clock = clock
@@ -244,6 +247,9 @@ class Tending:
             survivors=survivors,
             stop=stop,
             cleanup_confirmed=not survivors and _nothing_left(),
+            run_id=self.spec.run_id,
+            executable=self.executable,
+            enforcement=self.enforcement,
         )
         failpoint("worker.before_receipt")
         self.recorder.finish(Kind.RUN_FINISHED, receipt)

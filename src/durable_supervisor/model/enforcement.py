@@ -1,0 +1,41 @@
+"""What was enforced of what was asked, axis by axis.  Imported by the worker: light."""
+
+from __future__ import annotations
+
+from .errors import ErrorCode, Phase, SupervisorError
+
+# In the order in which reports show them.
+AXES = ("tree", "files", "network", "memory", "cpu", "processes", "open_files", "file_size", "privileges")
+
+FULL = "full"  # as asked, for the whole tree
+PARTIAL = "partial"  # something weaker: the reason says what it lacks
+NONE = "none"
+SUBREAPER = "subreaper"  # how every tree is held at the least: see `process.tree`
+
+
+def axis_report(
+    requested: object, applied: str = NONE, mechanism: str | None = None, reason: str | None = None
+) -> dict[str, object]:
+    """One axis.  ``requested`` is None where nothing was; ``applied`` is one of the three above.
+
+    ``reason``: why it is less than was asked for.
+    """
+    return {"requested": requested, "applied": applied, "mechanism": mechanism, "reason": reason}
+
+
+def unconfined() -> dict[str, dict[str, object]]:
+    """The report of a run for which nothing was asked."""
+    report = {axis: axis_report(None) for axis in AXES}
+    report["tree"] = axis_report(True, FULL, SUBREAPER)
+    return report
+
+
+def refused(axis: str, reason: str) -> SupervisorError:
+    """``ENFORCEMENT_REFUSED``: the axis is required, and cannot be had as asked."""
+    return SupervisorError(
+        ErrorCode.ENFORCEMENT_REFUSED,
+        f"{axis} cannot be enforced as required: {reason}",
+        phase=Phase.ADMIT,
+        hint=f"`durable-supervisor doctor` shows what this machine can do; or make {axis} best_effort",
+        details={"axis": axis, "reason": reason},
+    )

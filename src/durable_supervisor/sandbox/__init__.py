@@ -1,0 +1,1 @@
+"""What confines a program: the kernel's mechanisms, their probes, and the plan that names them."""
