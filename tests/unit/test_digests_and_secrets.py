@@ -128,7 +128,8 @@ def test_undecodable_arguments_are_told_apart() -> None:
 
 
 def test_digests_depend_on_the_key_and_on_the_field() -> None:
-    assert differing_fields(digests(pty=Terminal()), digests(pty=Terminal(), key=b"k" * 32)) == list(FIELDS)
+    whole: dict[str, Any] = {"pty": Terminal(), "policy": Policy(), "lifetime": Lifetime.SCOPE}
+    assert differing_fields(digests(**whole), digests(**whole, key=b"k" * 32)) == list(FIELDS)
     assert field_digest(KEY, "argv", b"x") != field_digest(KEY, "cwd", b"x")
     assert all(len(digest) == 32 and int(digest, 16) >= 0 for digest in digests().values())
 
