@@ -56,10 +56,11 @@ class Dispatcher:
         clock: Clock,
         blocking: Blocking[Any],
         on_news: Callable[[str, Word], None],
+        links: dict[str, WorkerLink],
         zygote: bool | None,
         slots: Slots,
     ) -> None:
-        self.links: dict[str, WorkerLink] = {}
+        self.links = links
         self._place = place
         self._journal = journal
         self._identity = identity

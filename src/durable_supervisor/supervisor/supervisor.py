@@ -18,7 +18,7 @@ from ..model.ids import new_id
 from ..model.platform import check_platform
 from ..model.policy import Policy
 from ..model.request import DEFAULT_OWNER, Lifetime, Queueing, StartRequest, check_window, lifetime_of
-from ..model.states import JUDGED_STATES, OPEN_STATES, SETTLED_STATES, RunState
+from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
 from ..model.view import RunView
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
@@ -27,19 +27,20 @@ from ..reconcile.observe import Place
 from . import opening
 from . import state_dir as directory
 from .admission import Host, Prepared
-from .dispatch import Dispatcher, Word
+from .dispatch import Dispatcher
+from .endings import Endings
 from .hosting import read_host
+from .links import WorkerLink
 from .logs import report
 from .observer import Observer
 from .opening import Identity
 from .pending import Opening
-from .queue import FOLD_DELAY, Queue
+from .queue import Queue
 from .resolving import Resolver
 from .slots import DEFAULT_QUEUED_RUNS, Bounds, Slots
 from .starting import Starter
 from .state_dir import Ownership, StateDir
-from .tasks import Tasks, is_passing
-from .watches import Watches
+from .tasks import Tasks
 
 OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
 
@@ -81,14 +82,15 @@ class Supervisor(Observer):
             executor=self._lookup.threads,
         )
         self._slots = slots
+        self._tasks = Tasks()
+        links: dict[str, WorkerLink] = {}
+        self._endings = Endings(self._lookup, self._reconciler, links, self._tasks)
         self._dispatcher = Dispatcher(
-            place, journal, ident, clock, self._lookup.blocking, self._on_news, zygote, self._slots
+            place, journal, ident, clock, self._lookup.blocking, self._endings.on_news, links, zygote, slots
         )
         self._queue = Queue(self._slots, journal, self._reconciler, clock, self._controller.tell)
         self._starter = Starter(self._dispatcher, self._reconciler, self._queue)
         self._resolver = Resolver(self._lookup, journal, self._reconciler, clock)
-        self._watches = Watches(self._look_again)
-        self._tasks = Tasks()
         self._background: asyncio.Task[None] | None = None
         self._closer: asyncio.Task[None] | None = None
 
@@ -173,7 +175,7 @@ class Supervisor(Observer):
         if self._lookup.forked:
             return
         if self._closer is None:
-            self._admitting = False
+            self._admit_no_more()
             self._closer = asyncio.create_task(self._close(), name="durable-supervisor-close")
         await asyncio.shield(self._closer)
 
@@ -189,7 +191,7 @@ class Supervisor(Observer):
             await asyncio.wait([self._background])
         await self._reconciler.settle()
         self._dispatcher.close()
-        self._watches.close()
+        self._endings.close()
         # The owner's connection goes last: it alone may write back the -wal file and remove it.
         await super().close()
         await self._journal.close()
@@ -202,7 +204,7 @@ class Supervisor(Observer):
         """
         check_timeout("timeout", timeout)
         self._lookup.check_open()
-        self._admitting = False
+        self._admit_no_more()
         await self._queue.close()  # a slot that a stop frees is nobody's
         deadline = self._loop.time() + timeout
         stopped: list[str] = []
@@ -328,21 +330,6 @@ class Supervisor(Observer):
 
     # Behind them.
 
-    def _on_news(self, run_id: str, word: Word) -> None:
-        if self._lookup.closed:
-            return
-        if word is Word.RELEASED:
-            self._loop.call_later(FOLD_DELAY, self._mark_if_running, run_id)
-            return
-        self._reconciler.mark(run_id)
-        if word is Word.CLOSED and self._admitting:  # should it live on all the same, its end is watched
-            self._tasks.spawn_unawaited(self._watch(run_id))
-
-    def _mark_if_running(self, run_id: str) -> None:
-        link = self._dispatcher.links.get(run_id)
-        if link is not None and not link.ended.done() and not self._lookup.closed:
-            self._reconciler.mark(run_id)
-
     async def _ask_directly(
         self, run_id: str, message: dict[str, object], blob: bytes
     ) -> dict[str, object] | None:
@@ -361,30 +348,7 @@ class Supervisor(Observer):
             return
 
     async def _adopt(self) -> None:
-        """Runs of an earlier owner, and quarantined ones: be told when what they wait for has ended."""
-        for row in await self._journal.read(all_judged):
-            if not self._admitting:
-                return
-            await self._watch(row.run_id)
-
-    async def _watch(self, run_id: str) -> None:
-        try:
-            seen = await self._lookup.view(run_id)
-            if seen.state in SETTLED_STATES:
-                self._reconciler.mark(run_id)  # it has ended since the journal was told of it
-            elif self._admitting and run_id not in self._dispatcher.links:
-                self._watches.ensure(seen)
-        except (OSError, SupervisorError) as error:
-            if not is_passing(error):
-                raise
-            report(error)  # its end must not go unseen because descriptors are short, say
-            self._watches.look_later(run_id)
-
-    def _look_again(self, run_id: str) -> None:
-        """What was watched has ended; its run is over in a moment, or goes on to be watched."""
-        self._reconciler.mark(run_id)
-        if self._admitting:
-            self._tasks.spawn_unawaited(self._watch(run_id))
+        await self._endings.adopt(await self._journal.read(all_judged))
 
     def _account(self, row: RunRow) -> None:
         self._slots.note(row)
@@ -393,8 +357,12 @@ class Supervisor(Observer):
     def _changed(self, row: RunRow) -> None:
         report(row)
         self._account(row)
-        if row.state is RunState.QUARANTINED and self._admitting:
-            self._tasks.spawn_unawaited(self._watch(row.run_id))
+        if row.state is RunState.QUARANTINED:
+            self._endings.watch_later(row.run_id)
+
+    def _admit_no_more(self) -> None:
+        self._admitting = False
+        self._endings.leave()
 
     def _check_admitting(self) -> None:
         if not self._admitting:

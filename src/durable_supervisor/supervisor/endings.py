@@ -1,0 +1,88 @@
+"""How the owner learns that a run has ended, whoever started it; the reconciler then judges it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from ..journal.rows import RunRow
+from ..model.errors import SupervisorError
+from ..model.states import SETTLED_STATES
+from ..reconcile.loop import Reconciler
+from .dispatch import Word
+from .links import WorkerLink
+from .logs import report
+from .lookup import Lookup
+from .queue import FOLD_DELAY
+from .tasks import Tasks, is_passing
+from .watches import Watches
+
+
+class Endings:
+    """Over a run's channel (``links``) where this owner dispatched it, else by watching its processes."""
+
+    def __init__(
+        self, lookup: Lookup, reconciler: Reconciler, links: Mapping[str, WorkerLink], tasks: Tasks
+    ) -> None:
+        self._lookup = lookup
+        self._reconciler = reconciler
+        self._links = links
+        self._tasks = tasks
+        self._watches = Watches(self._look_again)
+        self._watching = True
+        self._loop = asyncio.get_running_loop()
+
+    def leave(self) -> None:
+        """Watch nothing new: the owner is closing."""
+        self._watching = False
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self.leave()
+        self._watches.close()
+
+    def on_news(self, run_id: str, word: Word) -> None:
+        """A channel of ours says something."""
+        if self._lookup.closed:
+            return
+        if word is Word.RELEASED:
+            self._loop.call_later(FOLD_DELAY, self._mark_if_running, run_id)
+            return
+        self._reconciler.mark(run_id)
+        if word is Word.CLOSED:  # should it live on all the same, its end is watched
+            self.watch_later(run_id)
+
+    def watch_later(self, run_id: str) -> None:
+        """Watch it, without anybody waiting for that."""
+        if self._watching:
+            self._tasks.spawn_unawaited(self._watch(run_id))
+
+    async def adopt(self, rows: Iterable[RunRow]) -> None:
+        """Runs of an earlier owner, and quarantined ones: be told when what they wait for has ended."""
+        for row in rows:
+            if not self._watching:
+                return
+            await self._watch(row.run_id)
+
+    def _mark_if_running(self, run_id: str) -> None:
+        link = self._links.get(run_id)
+        if link is not None and not link.ended.done() and not self._lookup.closed:
+            self._reconciler.mark(run_id)
+
+    async def _watch(self, run_id: str) -> None:
+        try:
+            seen = await self._lookup.view(run_id)
+            if seen.state in SETTLED_STATES:
+                self._reconciler.mark(run_id)  # it has ended since the journal was told of it
+            elif self._watching and run_id not in self._links:
+                self._watches.ensure(seen)
+        except (OSError, SupervisorError) as error:
+            if not is_passing(error):
+                raise
+            report(error)  # its end must not go unseen because descriptors are short, say
+            self._watches.look_later(run_id)
+
+    def _look_again(self, run_id: str) -> None:
+        """What was watched has ended; its run is over in a moment, or goes on to be watched."""
+        self._reconciler.mark(run_id)
+        self.watch_later(run_id)
