@@ -10,6 +10,7 @@ from functools import partial
 
 from ..process import forks, open_files
 from ..process.failpoints import VARIABLE as FAILPOINTS
+from ..sandbox import probe
 from ..worker import __main__ as entry
 from ..worker import zygote
 from ..worker.spec import CHANNEL_FD, LOG_FD
@@ -29,6 +30,11 @@ def spawn_worker(run_id: str, channel_fd: int, log_fd: int, cause: str | None = 
 def spawn_zygote(control_fd: int) -> int:
     """The pid of a new zygote; see `worker.zygote`.  Raises OSError."""
     return _spawn([str(zygote.__file__)], {zygote.CONTROL_FD: control_fd})
+
+
+def spawn_probe(output_fd: int) -> int:
+    """The pid of a process that finds out what can be enforced here; see `sandbox.probe`.  Raises OSError."""
+    return _spawn([str(probe.__file__)], {1: output_fd})
 
 
 def _spawn(arguments: list[str], descriptors: dict[int, int]) -> int:

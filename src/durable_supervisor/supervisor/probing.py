@@ -1,0 +1,88 @@
+"""Run the probe, once for each process, when a request first needs to know."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from contextlib import suppress
+
+from ..sandbox.facts import Facts
+from ..sandbox.probe import PROBES
+from .spawn import spawn_probe
+
+_SECONDS = 10.0  # it takes some 0.1; a machine that is that slow has not told
+_PIECE = 65536
+
+_lock = threading.Lock()
+_known: dict[int, Facts] = {}  # by effective user: a process that changes it may do other things
+
+
+def machine_facts() -> Facts:
+    """What this machine can enforce for this user; blocking, at the first call.
+
+    A probe that fails has found nothing.  Then it is asked anew the next time: the reason may
+    have been a shortage.
+    """
+    user = os.geteuid()
+    with _lock:
+        facts = _known.get(user)
+        if facts is None:
+            facts = probe()
+            if not facts.failed:
+                _known[user] = facts
+        return facts
+
+
+def probe() -> Facts:
+    """Ask the machine now."""
+    try:
+        ours, theirs = os.pipe2(os.O_CLOEXEC)
+    except OSError as error:
+        return Facts.from_lines(b"", f"the probe cannot be started: {error.strerror}")
+    try:
+        pid = spawn_probe(theirs)
+    except OSError as error:
+        os.close(ours)
+        return Facts.from_lines(b"", f"the probe cannot be started: {error.strerror}")
+    finally:
+        os.close(theirs)
+    try:
+        output, ended = _read(ours, time.monotonic() + _SECONDS)
+    finally:
+        os.close(ours)
+        _end(pid)
+    return Facts.from_lines(output, "the probe ended early" if ended else f"no answer within {_SECONDS:g} s")
+
+
+def _read(fd: int, deadline: float) -> tuple[bytes, bool]:
+    """What is said until the deadline, and whether that was all."""
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    said = bytearray()
+    while (left := deadline - time.monotonic()) > 0 and poller.poll(left * 1000):
+        piece = os.read(fd, _PIECE)
+        said += piece
+        if not piece or said.count(b"\n") == len(PROBES):
+            return bytes(said), True
+    return bytes(said), False
+
+
+def _end(pid: int) -> None:
+    """With what it started, should it hang: it leads a group of its own.
+
+    Where the host reaps its children by itself, a number counts only while its process is proven to live.
+    """
+    try:
+        with suppress(ProcessLookupError):
+            fd = os.pidfd_open(pid)
+            try:
+                if not select.select([fd], [], [], 0)[0]:
+                    os.killpg(pid, signal.SIGKILL)
+            finally:
+                os.close(fd)
+        os.waitpid(pid, 0)
+    except OSError:
+        return
