@@ -10,7 +10,8 @@ from ..journal.rows import Admission, Intent
 from ..model.digest import field_digest, request_digests
 from ..model.environment import program_environment
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
-from ..model.request import Queueing, StartRequest
+from ..model.identity import ProcessIdentity
+from ..model.request import Lifetime, Queueing, StartRequest
 from ..model.secrets import MAX_SECRETS, redact_text, secret_spans, secret_values
 from ..model.states import RunState
 from ..process.channel import encode_frame
@@ -21,13 +22,14 @@ from ..worker.spec import STDIN_BYTES, STDIN_NULL, STDIN_OPEN
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a start takes from the process it is called in."""
+    """What a start takes from the process that asks for it."""
 
     environ: Mapping[str, str]
     cwd: str
     umask: int
     nested_in: str | None
     survives_unit_restart: bool | None
+    process: ProcessIdentity | None = None  # who it is; None where its end cannot be watched from here
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Prepared:
         self.queueing = queueing
         self.plan = plan
         self.window = window
+        self.scope = _scope(request, host)
         self.cwd = os.path.normpath(os.path.join(host.cwd, command.cwd or ""))
         if not os.path.isabs(self.cwd):
             raise invalid(
@@ -182,7 +185,7 @@ class Prepared:
             "pty": self.pty,
             "plan": self.plan,
             "window": self.window,
-            "host": None,
+            "host": None if self.scope is None else self.scope.to_dict(),
             "max_stdin_bytes": limits.max_stdin_bytes,
             "redact_tokens": command.redact_tokens,
         }
@@ -192,6 +195,19 @@ class Prepared:
         """Names only; values are never stored."""
         command = self.request.command
         return sorted({*command.env, *command.secret_env, *command.inherit_env})
+
+
+def _scope(request: StartRequest, host: Host) -> ProcessIdentity | None:
+    """Whose end is to be the run's; None for nobody's."""
+    if request.lifetime is Lifetime.DETACHED:
+        return None
+    if host.process is None:
+        raise invalid(
+            "lifetime",
+            "cannot be scope: the process that asks cannot be watched from here",
+            "it needs Linux 5.3 and a process that the supervisor can see; else choose 'detached'",
+        )
+    return host.process
 
 
 def key_id(key: bytes) -> str:

@@ -6,7 +6,10 @@ import os
 from functools import cache
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.identity import ProcessIdentity
 from ..process.caller import outer_run, own_directory, read_umask
+from ..process.pidfd import identify
+from ..process.shortage import is_shortage
 from .admission import Host
 
 UNIT_VARIABLE = "DURABLE_SUPERVISOR_UNIT"  # set in a unit file beside KillMode=process, to the unit's name
@@ -18,7 +21,8 @@ def read_host() -> Host:
     Raises ``BUSY`` where the process has no descriptor left to read them with.
     """
     try:
-        return Host(os.environ, own_directory(), read_umask(), outer_run(), survives_unit_restart())
+        process = own_process(os.getpid())
+        return Host(os.environ, own_directory(), read_umask(), outer_run(), survives_unit_restart(), process)
     except OSError as error:
         raise short_of(error, Phase.ADMIT) from error
 
@@ -32,6 +36,24 @@ def short_of(error: OSError, phase: Phase) -> SupervisorError:
         retryable=True,
         hint="close some descriptors, or raise the limit (ulimit -n)",
     )
+
+
+@cache
+def own_process(pid: int) -> ProcessIdentity | None:
+    """Who this process is; None where the kernel cannot watch it (before 5.3), or without /proc.
+
+    ``pid``: its own, which a forked copy of it does not share.  Raises OSError.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError as error:
+        if is_shortage(error):
+            raise
+        return None
+    try:
+        return identify(pidfd, pid)
+    finally:
+        os.close(pidfd)
 
 
 @cache

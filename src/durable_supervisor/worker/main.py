@@ -24,6 +24,7 @@ from ..runlog.create import read_header
 from ..runlog.paths import RunPaths
 from ..runlog.writer import LogFullError, LogWriter
 from .desk import Desk
+from .lifetime import HostGone
 from .spec import CHANNEL_FD, LAST_FD, LOG_FD, Spec, receive_spec
 from .tending import Tending
 from .waiting import Waiting
@@ -101,7 +102,7 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> 
     try:
         desk = Desk(log, paths, channel)
         tending = Tending(spec, desk, clock)
-        waiting = Waiting(spec, desk) if spec.queued else None
+        waiting = Waiting(spec, desk, tending.host) if spec.queued else None
         if waiting is not None and not waiting.until_dispatched():
             desk.socket.remove()
             return _FAILED
@@ -144,9 +145,12 @@ def _start(spec: Spec, tending: Tending, log: LogWriter) -> bool:
         paused = _fork(spec, path, stdio)
         tending.watch_signals()  # the child must not have them
         tending.executable = _executable(spec, path)
-        _record_release(log, paused, tending.executable)
+        _record_release(log, paused, tending)
         failpoint("worker.released")
         paused.release()
+    except HostGone:
+        tending.refuse_without_host()
+        return False
     except StartFailure as failure:
         failpoint("worker.exec_failed")
         tending.refuse(failure)
@@ -172,15 +176,17 @@ def _executable(spec: Spec, path: str) -> dict[str, object]:
     }
 
 
-def _record_release(log: LogWriter, paused: PausedProgram, executable: dict[str, object]) -> None:
-    """Who it is, then that it may run.  What cannot be recorded is not released."""
+def _record_release(log: LogWriter, paused: PausedProgram, tending: Tending) -> None:
+    """Who it is, then that it may run.  What cannot be recorded, or has lost its host, is not released."""
     try:
+        if tending.host is not None:
+            tending.host.check()
         stat = read_stat(paused.pid)
         if stat is None:
             raise OSError("the paused program cannot be seen in /proc")
         log.append(
             Kind.PROGRAM_SPAWNED,
-            {"identity": identity_from_stat(stat).to_dict(), **executable},
+            {"identity": identity_from_stat(stat).to_dict(), **(tending.executable or {})},
         )
         failpoint("worker.spawned")
         log.append(Kind.PROGRAM_RELEASED, {})

@@ -20,6 +20,7 @@ from .deadlines import Deadlines
 from .desk import Desk
 from .effects import Effects
 from .ending import errno_name, make_receipt, outcome_of
+from .lifetime import HOST_GONE, HostWatch
 from .poller import READ
 from .spec import STDIN_BYTES, STDIN_NULL, Spec
 from .stdin import StdinFeed
@@ -49,6 +50,7 @@ class Tending:
         self._wake = (-1, -1)  # where signals are noted
         self._finished = False
         self.recorder = desk.recorder
+        self.host = HostWatch.of(spec.host, desk.poller)
         self._stopper = Stopper(
             self.recorder, self._poller, after_step=self._look_at_children, give_up=self._give_up
         )
@@ -94,6 +96,12 @@ class Tending:
         bound = cap if self.spec.on_limit == "terminate" else None
         self._captures.append(Capture(stream, fd, secrets, self.recorder, bound))
 
+    def refuse_without_host(self) -> None:
+        """Nobody is left to end the run with: it never begins."""
+        self.recorder.finish(Kind.RUN_NOT_STARTED, {"reason": HOST_GONE, "retryable": True})
+        failpoint("worker.refused")
+        self._desk.say("not_started")
+
     def refuse(self, failure: StartFailure) -> None:
         """User code never ran: say why, durably, and tell the supervisor."""
         detail: dict[str, object] = {
@@ -121,6 +129,8 @@ class Tending:
             self.stdin.write(feed, lambda *_: None)
             self.stdin.end(lambda *_: None)
         self._deadlines.arm(self.spec.timeout, self.spec.idle_timeout)
+        if self.host is not None:
+            self.host.watch(lambda: self._due(HOST_GONE))
         self._poller.at("socket", time.monotonic() + _SOCKET_DELAY, self._socket.ensure)
         # It may have ended before its signals were watched.
         self._poller.at("again", time.monotonic(), self._look_at_children)

@@ -18,6 +18,7 @@ from ..process.identity import self_identity
 from ..runlog.writer import LogFullError
 from .controls import Apply
 from .desk import Desk
+from .lifetime import HOST_GONE, HostWatch
 from .poller import READ
 from .spec import Spec
 
@@ -37,9 +38,10 @@ class Waiting:
     Meanwhile it answers in the place of a program's controls, which the desk has already.
     """
 
-    def __init__(self, spec: Spec, desk: Desk) -> None:
+    def __init__(self, spec: Spec, desk: Desk, host: HostWatch | None) -> None:
         self._spec = spec
         self._desk = desk
+        self._host = host
         self._decided: str | None = None
         # What came right behind the dispatch, for the program that is about to be.
         self._held: list[Callable[[], None]] = []
@@ -52,6 +54,8 @@ class Waiting:
         """True once it is this run's turn.  False: it never will be, and the log says why."""
         self._watch_signals()
         self._record()
+        if self._host is not None:
+            self._host.watch(lambda: self._decide(HOST_GONE))
         while self._decided is None:
             self._desk.serve(self._serve_once, self._desk.socket.ensure)
         self._forget_signals()
