@@ -16,6 +16,7 @@ HEAVY = {
     "typing",
 }  # fmt: skip
 ALLOWED = {"model", "process", "runlog", "worker"}
+FOR_A_PLAN = {"durable_supervisor.worker.confining", "durable_supervisor.worker.resources"}
 
 PROBE = """
 import sys
@@ -51,11 +52,17 @@ def test_the_worker_loads_nothing_heavy() -> None:
     assert loaded_by(*worker_modules()) & HEAVY == set()
 
 
+def layers_of(*modules: str) -> set[str]:
+    return {name.split(".")[1] for name in loaded_by(*modules) if name.startswith("durable_supervisor.")}
+
+
 def test_the_worker_stays_within_its_layers() -> None:
-    ours = {
-        name.split(".")[1] for name in loaded_by(*worker_modules()) if name.startswith("durable_supervisor.")
-    }
-    assert ours <= ALLOWED
+    """A run without a plan never loads what confines programs."""
+    assert layers_of(*(name for name in worker_modules() if name not in FOR_A_PLAN)) <= ALLOWED
+
+
+def test_what_carries_out_a_plan_reaches_the_sandbox_and_nothing_else() -> None:
+    assert layers_of(*worker_modules()) <= ALLOWED | {"sandbox"}
 
 
 def test_the_worker_starts_by_its_own_name() -> None:

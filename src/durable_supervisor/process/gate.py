@@ -4,6 +4,9 @@ The child waits for one byte on a pipe before execve(2).  Its parent records
 who the child is, logs the release, and only then writes that byte.  If the parent
 dies first the pipe reports end-of-file and the child leaves without exec.  A
 second pipe, closed by a successful exec, brings back the reason of a failed one.
+
+A program that is to be confined is confined before it waits; a third pipe brings back
+what came of it, which the parent has read before it can record anything as released.
 """
 
 from __future__ import annotations
@@ -13,12 +16,13 @@ import fcntl
 import os
 import signal
 import struct
+from collections.abc import Callable
 
 from .failpoints import failpoint
 from .program import StartFailure
 
 _FAILURE = struct.Struct("<iB")
-_STEPS = ("cwd", "exec", "prepare")
+_STEPS = ("cwd", "exec", "prepare", "confine")
 _NEVER_RELEASED = 127
 # A worker has no descriptor as high as this when it forks: it has just begun.  (One that waited in the
 # queue may have, of whoever is connected to it: they close at exec, and none of them is a lock.)
@@ -69,10 +73,11 @@ class Program:
 
 
 class PausedProgram:
-    """A forked child that has not executed anything yet."""
+    """A forked child that has not executed anything yet.  ``report`` is what it says of its confinement."""
 
     def __init__(self, pid: int, gate: int, failure: int, path: str) -> None:
         self.pid = pid
+        self.report = b""
         self._gate = gate
         self._failure = failure
         self._path = path
@@ -85,52 +90,83 @@ class PausedProgram:
             pass  # killed while paused: waitid will tell
         failpoint("worker.gate_open")
         os.close(self._gate)
+        failure = self._read_failure()
+        if failure is not None:
+            os.waitid(os.P_PID, self.pid, os.WEXITED)
+            raise failure
+
+    def receive_report(self, pipe: int) -> None:
+        """Wait until it is confined.  Raises StartFailure when it cannot say so: it is gone then."""
+        with open(pipe, "rb") as reader:
+            self.report = reader.read()
+        if not self.report:
+            os.close(self._gate)
+            failure = self._read_failure()
+            os.waitid(os.P_PID, self.pid, os.WEXITED)
+            raise failure or StartFailure(errno.EIO, "confine", self._path)
+
+    def _read_failure(self) -> StartFailure | None:
+        """What made it leave; None once it has executed the program, or was killed."""
         report = os.read(self._failure, _FAILURE.size)
         os.close(self._failure)
-        if len(report) == _FAILURE.size:
-            os.waitid(os.P_PID, self.pid, os.WEXITED)
-            code, step = _FAILURE.unpack(report)
-            raise StartFailure(code, _STEPS[step], self._path)
+        if len(report) != _FAILURE.size:
+            return None
+        code, step = _FAILURE.unpack(report)
+        return StartFailure(code, _STEPS[step], self._path)
 
     def abandon(self) -> None:
         """Never release it: the closed pipe makes it leave without exec."""
         os.close(self._gate)
         os.close(self._failure)
 
+    def discard(self) -> None:
+        """Abandon it, and wait until it is gone."""
+        self.abandon()
+        os.waitid(os.P_PID, self.pid, os.WEXITED)
 
-def fork_paused(program: Program, stdio: Stdio) -> PausedProgram:
+
+def fork_paused(program: Program, stdio: Stdio, confine: Callable[[], bytes] | None = None) -> PausedProgram:
     """Fork the child that waits at the gate.  The caller must be single-threaded.
 
-    Raises StartFailure with step ``fork`` when the kernel refuses a process.
+    ``confine`` is called in the child when all else is prepared, and answers a report that is not empty.
+    Raises StartFailure with step ``fork`` when the kernel refuses a process, and when there is no report.
     """
-    gate_read, gate_write = os.pipe2(os.O_CLOEXEC)
-    failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
+    pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(2 if confine is None else 3)]
     try:
         pid = os.fork()
     except OSError as error:
-        for fd in (gate_read, gate_write, failure_read, failure_write):
+        for fd in (fd for pipe in pipes for fd in pipe):
             os.close(fd)
         raise StartFailure(error.errno or errno.EAGAIN, "fork", program.path) from None
+    (gate_read, gate_write), (failure_read, failure_write), *reports = pipes
     if pid == 0:
-        _child(program, stdio, gate_read, failure_write)
+        _child(program, stdio, [failure_write, gate_read, *(write for _, write in reports)], confine)
     failpoint("worker.forked")
     os.close(gate_read)
     os.close(failure_write)
-    return PausedProgram(pid, gate_write, failure_read, program.path)
+    paused = PausedProgram(pid, gate_write, failure_read, program.path)
+    for report_read, report_write in reports:
+        os.close(report_write)
+        paused.receive_report(report_read)
+    return paused
 
 
-def _child(program: Program, stdio: Stdio, gate: int, failure: int) -> None:
+def _child(program: Program, stdio: Stdio, pipes: list[int], confine: Callable[[], bytes] | None) -> None:
     """Never returns.  Holds no lock of the parent by the time it waits at the gate."""
+    failure = pipes[0]
     step = 2
     try:
         os.setsid()
         _default_signals()
-        gate, failure = _arrange_descriptors(stdio, gate, failure)
+        failure, gate, *reports = _arrange_descriptors(stdio, pipes)
         if stdio.terminal:
             _take_terminal()
         step = 0
         os.chdir(program.cwd)
         os.umask(program.umask)
+        if confine is not None:
+            step = 3
+            _report(confine(), reports[0])
         failpoint("program.paused")
         if os.read(gate, 1) != b"\1":
             os._exit(_NEVER_RELEASED)
@@ -139,10 +175,17 @@ def _child(program: Program, stdio: Stdio, gate: int, failure: int) -> None:
         os.execve(program.path, program.argv, program.env)
     except OSError as error:
         os.write(failure, _FAILURE.pack(error.errno or errno.EIO, step))
+    except MemoryError:
+        os.write(failure, _FAILURE.pack(errno.ENOMEM, step))
     except BaseException:  # noqa: BLE001  nothing may escape into a second copy of the worker
         os.write(failure, _FAILURE.pack(errno.EINVAL, step))
     finally:
         os._exit(_NEVER_RELEASED)
+
+
+def _report(report: bytes, pipe: int) -> None:
+    with open(pipe, "wb") as writer:
+        writer.write(report)
 
 
 def _default_signals() -> None:
@@ -159,16 +202,17 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def _arrange_descriptors(stdio: Stdio, gate: int, failure: int) -> tuple[int, int]:
-    """0, 1, 2 are the program's; everything else but gate and failure is closed.
+def _arrange_descriptors(stdio: Stdio, pipes: list[int]) -> list[int]:
+    """0, 1, 2 are the program's; the pipes follow from 3 on; everything else is closed.
 
     The run log's lock belongs to an open file description that this child shares
     until here: it must be gone before the gate is waited on.
     """
     for target, source in enumerate((stdio.stdin, stdio.stdout, stdio.stderr)):
         os.dup2(source, target, inheritable=True)
-    spare = fcntl.fcntl(gate, fcntl.F_DUPFD_CLOEXEC, 5)  # the gate itself may be 3 or 4
-    for target, source in ((3, failure), (4, spare)):
+    end = 3 + len(pipes)
+    spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, end) for fd in pipes]  # they may be in 3..end themselves
+    for target, source in enumerate(spare, 3):
         os.dup2(source, target, inheritable=False)
-    os.closerange(5, _ABOVE)
-    return 4, 3
+    os.closerange(end, _ABOVE)
+    return list(range(3, end))

@@ -17,6 +17,15 @@ class StartFailure(OSError):  # noqa: N818  it is an outcome, not a fault
         self.path = path
 
 
+class ConfinementRefused(StartFailure):
+    """A required axis could not be enforced, though it seemed possible before; user code never ran."""
+
+    def __init__(self, axis: str, reason: str, path: str) -> None:
+        super().__init__(errno.EPERM, "confine", path)
+        self.axis = axis
+        self.reason = reason
+
+
 def resolve(requested: str, cwd: str, path_variable: str) -> str:
     """The file that execve(2) will get for ``argv[0]``, absolute.
 

@@ -142,7 +142,7 @@ def _start(spec: Spec, tending: Tending, log: LogWriter) -> bool:
         check_cwd(spec.cwd)
         path = resolve(spec.argv[0], spec.cwd, spec.env.get("PATH", os.defpath))
         stdio = tending.prepare()
-        paused = _fork(spec, path, stdio)
+        paused = _fork(spec, path, stdio, tending)
         tending.watch_signals()  # the child must not have them
         tending.executable = _executable(spec, path)
         _record_release(log, paused, tending)
@@ -160,10 +160,16 @@ def _start(spec: Spec, tending: Tending, log: LogWriter) -> bool:
     return True
 
 
-def _fork(spec: Spec, path: str, stdio: Stdio) -> PausedProgram:
+def _fork(spec: Spec, path: str, stdio: Stdio, tending: Tending) -> PausedProgram:
     env = dict(spec.env)
     env["DURABLE_SUPERVISOR_RUN_ID"] = spec.run_id
-    paused = fork_paused(Program(path, spec.argv, spec.cwd, env, spec.umask), stdio)
+    program = Program(path, spec.argv, spec.cwd, env, spec.umask)
+    if spec.plan is None:
+        paused = fork_paused(program, stdio)
+    else:
+        from .confining import fork_confined  # most runs have no plan
+
+        paused, tending.enforcement = fork_confined(spec.plan, program, stdio)
     for fd in {stdio.stdin, stdio.stdout, stdio.stderr}:
         os.close(fd)
     return paused
@@ -189,11 +195,12 @@ def _record_release(log: LogWriter, paused: PausedProgram, tending: Tending) -> 
             {"identity": identity_from_stat(stat).to_dict(), **(tending.executable or {})},
         )
         failpoint("worker.spawned")
+        if tending.spec.plan is not None:
+            log.append(Kind.PROGRAM_CONFINED, {"enforcement": tending.enforcement})
         log.append(Kind.PROGRAM_RELEASED, {})
         log.flush()
     except (LogFullError, OSError):
-        paused.abandon()
-        os.waitid(os.P_PID, paused.pid, os.WEXITED)
+        paused.discard()
         raise
 
 

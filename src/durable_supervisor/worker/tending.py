@@ -13,7 +13,7 @@ from ..process import tree
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.gate import Stdio
-from ..process.program import StartFailure
+from ..process.program import ConfinementRefused, StartFailure
 from .capture import Capture
 from .controls import size_of
 from .deadlines import Deadlines
@@ -26,6 +26,7 @@ from .spec import STDIN_BYTES, STDIN_NULL, Spec
 from .stdin import StdinFeed
 from .stopping import LEFTOVER, Stopper
 
+REFUSED = "ENFORCEMENT_REFUSED"  # as a reason: the error code of that name
 DRAIN_SECONDS = 0.5  # how long a pipe held open by others may delay the end
 _SOCKET_DELAY = 0.01  # a run that is over by then never makes a socket file
 _LAST_READ = 8 * 1024 * 1024
@@ -104,6 +105,10 @@ class Tending:
 
     def refuse(self, failure: StartFailure) -> None:
         """User code never ran: say why, durably, and tell the supervisor."""
+        if isinstance(failure, ConfinementRefused):
+            why = redact_text(failure.reason, self.spec.secrets)
+            self._not_started({"reason": REFUSED, "axis": failure.axis, "detail": why})
+            return
         detail: dict[str, object] = {
             "errno": failure.code,
             "error": errno_name(failure.code),
@@ -111,7 +116,10 @@ class Tending:
             "path": redact_text(failure.path, self.spec.secrets),
         }
         self.recorder.record(Kind.PROGRAM_EXEC_FAILED, detail)
-        self.recorder.finish(Kind.RUN_NOT_STARTED, {"reason": detail["error"], **detail})
+        self._not_started({"reason": detail["error"], **detail})
+
+    def _not_started(self, detail: dict[str, object]) -> None:
+        self.recorder.finish(Kind.RUN_NOT_STARTED, detail)
         failpoint("worker.refused")
         self._desk.say("not_started")
 

@@ -1,0 +1,152 @@
+"""Confine this process, which is about to execute the program.  Runs in the paused child.
+
+The order matters.  Namespaces first, since they need what privileges there are, and what follows
+should be seen from within them.  Privileges go next: in a new user namespace a process has all
+of them.  Landlock after that, for it needs no_new_privs.  Resource limits late, or a bound of three
+open files would hinder the steps before; the system call filter last, for the same reason.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..model.enforcement import PARTIAL
+from .plan import BUBBLEWRAP, LANDLOCK, Files, Plan, by, failed
+
+Changes = dict[str, dict[str, object]]
+METADATA = "modes, owners and times of files can be changed outside the grants"
+
+
+class Refused(Exception):  # noqa: N818  a decision, not a fault
+    """A required axis cannot be had, whatever the probes said.  The program must not be executed."""
+
+    def __init__(self, axis: str, reason: str) -> None:
+        super().__init__(f"{axis}: {reason}")
+        self.axis = axis
+        self.reason = reason
+
+
+class _Steps:
+    """Carries out one plan, and notes where less came of it."""
+
+    def __init__(self, plan: Plan, executable: str, terminal: bool) -> None:
+        self.plan = plan
+        self.executable = executable
+        self.terminal = terminal
+        self.changes: Changes = {}
+        self.sockets = plan.seccomp.get("sockets")
+
+    def give_up(self, axis: str, change: dict[str, object]) -> None:
+        """Raises Refused where the axis is required."""
+        if self.plan.required(axis):
+            raise Refused(axis, str(change["reason"]))
+        self.changes[axis] = change
+
+    def namespaces(self) -> None:
+        from . import namespaces
+
+        network = self.plan.network
+        loopback = network is not None and network["mode"] == "loopback"
+        refused = namespaces.enter(self.plan.namespaces, loopback=loopback)
+        if "net" in refused:
+            self._without_network(refused["net"])
+        if "mount" in refused:
+            self._without_mounts(refused["mount"])
+
+    def _without_mounts(self, reason: str) -> None:
+        for axis, report in self.plan.axes.items():
+            if str(report.get("mechanism")).startswith("cgroup"):
+                self.give_up(axis, failed(f"the program could leave its cgroup: {reason}"))
+        if self.plan.files is not None and self.plan.files.mounts:
+            self._metadata_is_open(self.plan.files, reason)
+
+    def _without_network(self, reason: str) -> None:
+        """No namespace of its own: then no socket at all, where none is what was asked for."""
+        if self.plan.network is not None and self.plan.network["mode"] == "none":
+            self.sockets = "none"
+            self.changes["network"] = by("seccomp")
+        else:
+            self.sockets = "no_unix" if self.plan.files is not None else None
+            self.give_up("network", failed(reason))
+
+    def _metadata_is_open(self, files: Files, reason: str) -> None:
+        files.mounts = False
+        self.give_up("files", {"applied": PARTIAL, "mechanism": LANDLOCK, "reason": f"{METADATA}: {reason}"})
+
+    def mounts(self, files: Files) -> None:
+        from . import mounts
+
+        try:
+            mounts.read_only_but(files)
+        except OSError as error:
+            self._metadata_is_open(files, _text("read-only mounts", error))
+
+    def privileges(self) -> None:
+        from . import privileges
+
+        try:
+            privileges.drop()
+        except OSError as error:
+            self.give_up("privileges", failed(_text("privileges", error)))
+
+    def landlock(self, files: Files | None) -> None:
+        from . import landlock
+
+        try:
+            landlock.restrict(files, self.executable, terminal=self.terminal, scope=self.plan.landlock_scope)
+        except OSError as error:
+            axis = "privileges" if files is None else "files"
+            self.give_up(axis, failed(_text("landlock", error)))
+
+    def rlimits(self) -> None:
+        from . import rlimits
+
+        for axis, reason in rlimits.apply(self.plan.rlimits).items():
+            self.give_up(axis, failed(reason))
+
+    def seccomp(self) -> None:
+        from . import seccomp
+
+        rules = self.plan.seccomp | {"sockets": self.sockets}
+        try:
+            if self.plan.files is not None and self.plan.files.backend == BUBBLEWRAP:
+                from . import bubblewrap
+
+                bubblewrap.hand_over(seccomp.program(rules))
+            else:
+                seccomp.install(rules)
+        except OSError as error:
+            self._without_filter(_text("seccomp", error))
+
+    def _without_filter(self, reason: str) -> None:
+        self.give_up("privileges", failed(reason))
+        if self.sockets is not None:
+            axis = "files" if self.sockets == "no_unix" else "network"
+            self.give_up(axis, failed(reason))
+
+
+def confine(plan: Plan, executable: str, *, terminal: bool) -> Changes:
+    """Do what the plan says.  What came of each axis where it is not as planned.
+
+    ``executable`` may be executed whatever the grants say; ``terminal``: stdio is one, and may be opened
+    again.  Raises Refused.
+    """
+    steps = _Steps(plan, executable, terminal)
+    files = plan.files if plan.files is not None and plan.files.backend != BUBBLEWRAP else None
+    if any(plan.namespaces.values()):
+        steps.namespaces()
+    if files is not None and files.mounts:
+        steps.mounts(files)
+    if plan.privileges:
+        steps.privileges()
+    if files is not None or plan.landlock_scope:
+        steps.landlock(files)
+    if plan.rlimits:
+        steps.rlimits()
+    if plan.seccomp:
+        steps.seccomp()
+    return steps.changes
+
+
+def _text(step: str, error: OSError) -> str:
+    return f"{step}: {error.strerror or os.strerror(error.errno or 0)}"
