@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from durable_supervisor import Command, ErrorCode, Observer, RunState, RunView, Supervisor
+from durable_supervisor import Command, ErrorCode, Observer, RunState, RunView, Supervisor, SupervisorError
 from tests.contract.hosts import HostScript, host, refused
 from tests.contract.runs import Marker, appear, gone, state_of
 from tests.support import eventually
@@ -59,4 +59,39 @@ async def test_a_detached_run_outlives_it(state_dir: Path, tmp_path: Path, marke
     async with Supervisor.open(state_dir) as sup:
         assert (await sup.inspect(run)).state is RunState.RUNNING
         await sup.stop(run, grace=0)
+    gone(marker)
+
+
+SERVES = """
+from durable_supervisor.server.server import Server
+async with Supervisor.open(STATE) as sup:
+    server = Server(sup)
+    await server.start()
+    report(pid=os.getpid())
+    await stay()
+"""
+ASKS = """
+from durable_supervisor.client.aio import AsyncClient
+async with AsyncClient.connect(STATE) as client:
+    run = await client.start(Command(argv={argv!r}), lifetime="scope", limits=Limits(grace=5))
+    report(run=run.id, pid=os.getpid())
+    await stay()
+"""
+
+
+async def test_over_the_socket_the_host_is_whoever_asks(
+    state_dir: Path, tmp_path: Path, marker: Marker
+) -> None:
+    """Its end counts; the service's does not."""
+    with HostScript(SERVES, state_dir, tmp_path) as service:
+        service.facts()
+        with HostScript(ASKS.format(argv=["sleep", str(marker)]), state_dir, tmp_path) as client:
+            run = client.facts()["run"]
+            service.kill()
+            async with Observer.open(state_dir) as seen:
+                with pytest.raises(SupervisorError) as still:
+                    await seen.wait(run, timeout=0.3)
+            assert still.value.code is ErrorCode.WAIT_TIMEOUT
+            appear(marker, 1)
+    assert stop_of(await ended(state_dir, run))["reason"] == "host_gone"
     gone(marker)

@@ -6,13 +6,16 @@ half done already, and its receipt is kept where it can ask for it again.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aiohttp import web
 
 from ..model.answers import ControlReceipt
 from ..model.errors import ErrorCode, invalid
+from ..model.request import Lifetime
 from ..model.schema import schema_name
 from ..supervisor.admission import Host
-from ..supervisor.hosting import survives_unit_restart
+from ..supervisor.hosting import read_host, survives_unit_restart
 from ..wire.requests import (
     HostForm,
     ReconcileBody,
@@ -27,6 +30,7 @@ from ..wire.requests import (
 )
 from . import queries
 from .errors import answer, shutting_down
+from .peer_process import peer_process
 from .peers import check_operator, claimed_owner
 from .route import BYTES, OF_A_RUN, RUN, Route
 from .service import Call
@@ -53,14 +57,20 @@ async def start(call: Call) -> web.Response:
             policy=policy_of(body.policy),
             lifetime=body.lifetime,
             window=body.window,
-            host=None if body.host is None else _host(body.host),
+            host=_host(body, call),
         )
     )
     return answer(run.to_dict(), 200 if run.admission == "existing" else 201)
 
 
-def _host(form: HostForm) -> Host:
-    """The caller's facts; whether a restart of our own unit would harm the run is known here alone."""
+def _host(body: StartBody, call: Call) -> Host:
+    """The caller's facts, else the service's own; but who the caller is, the kernel says."""
+    told = read_host() if body.host is None else _told_host(body.host)
+    return replace(told, process=None if body.lifetime is Lifetime.DETACHED else peer_process(call.request))
+
+
+def _told_host(form: HostForm) -> Host:
+    """As the caller tells them; whether a restart of our own unit would harm the run is known here alone."""
     for name, value in form.environ.items():
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise invalid("host.environ", "has a name or a value that no environment can have")
