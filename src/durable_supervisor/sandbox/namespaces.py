@@ -1,0 +1,113 @@
+"""Namespaces of its own for a program: an empty network, and control groups that it cannot write to.
+
+A plain user makes them inside a user namespace, in which every id is what it is outside.
+What the maker of a user namespace may do in it must be gone before the program is
+executed: `privileges.drop` comes after.  Kill and inspection from outside work as ever.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+
+from . import mounts
+from .trial import succeeds
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000  # unshare(2)
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1  # netdevice(7)
+_IFREQ = struct.Struct("16sh14x")
+_CAP_SYS_ADMIN = 21
+
+
+def enter(wanted: dict[str, bool], *, loopback: bool = False) -> dict[str, str]:
+    """Make those of ``user``, ``net`` and ``mount`` that are wanted; what failed of the last two, and why.
+
+    ``loopback``: the new network has 127.0.0.1 and ::1, that nobody else is on; without it there is
+    nothing at all.  The caller is a single-threaded process that goes on to be the program.
+    Raises OSError where it is left in a state that no program should find itself in.
+    """
+    if wanted["user"]:
+        uid, gid = os.geteuid(), os.getegid()
+        try:
+            _unshare(_CLONE_NEWUSER)
+        except OSError as error:
+            reason = f"no user namespace: {error.strerror}"
+            return {name: reason for name in ("net", "mount") if wanted[name]}
+        _same_ids(uid, gid)
+    failed: dict[str, str] = {}
+    if wanted["net"]:
+        try:
+            _own_network(loopback)
+        except OSError as error:
+            failed["net"] = f"no network namespace: {error.strerror}"
+    if wanted["mount"]:
+        try:
+            _own_mounts()
+        except OSError as error:
+            failed["mount"] = f"no mount namespace: {error.strerror}"
+    return failed
+
+
+def probe() -> dict[str, bool]:
+    """Which can be made.  ``privileged``: the others without ``user``; else they are made inside one."""
+    privileged = _may_administer()
+    return {
+        "privileged": privileged,
+        "user": _makes("user", inside_user=True),
+        "net": _makes("net", inside_user=not privileged),
+        "mount": _makes("mount", inside_user=not privileged),
+    }
+
+
+def _makes(name: str, *, inside_user: bool) -> bool:
+    wanted = {"user": inside_user, "net": False, "mount": False, name: True}
+    return succeeds(lambda: not enter(wanted, loopback=True))
+
+
+def _same_ids(uid: int, gid: int) -> None:
+    """In the new user namespace they are what they are outside.  Other groups count on, without a name."""
+    _write("/proc/self/uid_map", f"{uid} {uid} 1")
+    # Who could drop a group would get at what is denied to just that group (user_namespaces(7)).
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+
+
+def _own_network(loopback: bool) -> None:
+    _unshare(_CLONE_NEWNET)
+    if loopback:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anyone:
+            name, flags = _IFREQ.unpack(fcntl.ioctl(anyone, _SIOCGIFFLAGS, _IFREQ.pack(b"lo", 0)))
+            fcntl.ioctl(anyone, _SIOCSIFFLAGS, _IFREQ.pack(name, flags | _IFF_UP))
+
+
+def _own_mounts() -> None:
+    """All control groups, wherever they are mounted, can be read as before, and not be written."""
+    _unshare(_CLONE_NEWNS)
+    mounts.detach_from_host()
+    for mount in mounts.mounts():
+        if mount.kind in ("cgroup", "cgroup2"):
+            mounts.make_read_only(mount)
+
+
+def _may_administer() -> bool:
+    with open("/proc/self/status", "rb") as file:
+        (line,) = [line for line in file if line.startswith(b"CapEff:")]
+    return bool(int(line.split()[1], 16) >> _CAP_SYS_ADMIN & 1)
+
+
+def _unshare(flags: int) -> None:
+    if _libc.unshare(flags) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
