@@ -34,6 +34,14 @@ class Access(str, Enum):
     ALL = "all"  # all of it
 
 
+_ALLOWS = {
+    Access.READ: frozenset({"read"}),
+    Access.EXECUTE: frozenset({"read", "execute"}),
+    Access.WRITE: frozenset({"read", "write"}),
+    Access.ALL: frozenset({"read", "write", "execute"}),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """One path that the program may use, with everything beneath it.  Raises ``INVALID_REQUEST``."""
@@ -146,7 +154,25 @@ def _grants(grants: object) -> tuple[Grant, ...]:
         path, access = str(grant.path), Access(grant.access)
         if accesses.setdefault(path, access) is not access:
             raise invalid("policy.filesystem", "grants one path with two accesses", "give each path once")
+    pair = contradiction(accesses)
+    if pair is not None:
+        raise invalid(
+            "policy.filesystem",
+            f"grants less for {pair[1]} than for {pair[0]}, which it is beneath",
+            "what is granted with a directory holds for all that is in it",
+        )
     return tuple(grants)
+
+
+def contradiction(accesses: Mapping[str, str]) -> tuple[str, str] | None:
+    """Of paths with what is granted there: a directory, and one beneath it that is to have less."""
+    for path, access in accesses.items():
+        folder = path
+        while folder != "/":
+            folder = os.path.dirname(folder)
+            if folder in accesses and not _ALLOWS[Access(accesses[folder])] <= _ALLOWS[Access(access)]:
+                return folder, path
+    return None
 
 
 def _levels(enforcement: object) -> tuple[Mapping[str, Level], Level | Mapping[str, Level]]:

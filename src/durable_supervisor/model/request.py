@@ -56,6 +56,11 @@ class StartRequest:
         if isinstance(stdin, bytes) and most is not None and len(stdin) > most:
             raise invalid("stdin", f"is longer than limits.max_stdin_bytes, which is {most}")
 
+    @property
+    def confines(self) -> bool:
+        """Is anything asked for that the kernel is to hold the program to?"""
+        return self.policy is not None or bool(self.limits.confining)
+
 
 @dataclass(frozen=True, slots=True)
 class Queueing:
@@ -75,10 +80,15 @@ class Queueing:
             raise invalid("priority", f"must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
 
 
-def check_window(value: object) -> int | None:
-    """None, or a whole number of bytes; anything else is an ``INVALID_REQUEST``."""
+def check_window(value: object, lifetime: Lifetime) -> int | None:
+    """None, or a whole number of bytes; anything else is an ``INVALID_REQUEST``.
+
+    A program that outlives whoever acknowledges its output would be held back for ever.
+    """
     if value is None:
         return None
+    if lifetime is not Lifetime.SCOPE:
+        raise invalid("window", "needs lifetime 'scope'", "who acknowledges and who is waited for are one")
     if isinstance(value, bool) or not isinstance(value, int) or not MIN_WINDOW <= value <= MAX_WINDOW:
         raise invalid("window", f"must be a whole number of bytes from {MIN_WINDOW} to {MAX_WINDOW}")
     return value

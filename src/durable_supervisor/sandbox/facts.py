@@ -15,7 +15,7 @@ class Facts:
     """What this machine can do for this user.  What is not known to work, does not.
 
     ``landlock`` is the ABI (0: none), ``bubblewrap`` the path of one that works.  ``namespaces``:
-    which of ``user``, ``net`` and ``mount`` can be made; for a plain user the last two inside the first.
+    which of ``user``, ``net`` and ``mount`` can be made; the last two inside the first unless ``privileged``.
     ``cgroups``: where a run's groups can be made, see `sandbox.cgroups`.  ``failed``: why a probe
     could not tell, by its name.
     """
@@ -45,6 +45,10 @@ class Facts:
             else:
                 failed[name] = str(line.get("failed"))
         return cls(**found, failed=failed)
+
+    def lacking(self, probe: str, otherwise: str) -> str:
+        """Why something is not to be had: its probe could not tell, or else what that means."""
+        return f"cannot tell ({self.failed[probe]})" if probe in self.failed else otherwise
 
     def to_dict(self) -> dict[str, object]:
         """JSON form; the keys are the field names."""

@@ -11,13 +11,15 @@ from ..model.digest import field_digest, request_digests
 from ..model.environment import program_environment
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.identity import ProcessIdentity
-from ..model.request import Lifetime, Queueing, StartRequest
+from ..model.request import Lifetime, Queueing, StartRequest, check_window
 from ..model.secrets import MAX_SECRETS, redact_text, secret_spans, secret_values
 from ..model.states import RunState
 from ..process.channel import encode_frame
 from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths
+from ..sandbox.plan import Plan
 from ..worker.spec import STDIN_BYTES, STDIN_NULL, STDIN_OPEN
+from .planning import Ruling
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +59,14 @@ class Prepared:
         key: bytes,
         queueing: Queueing,
         *,
-        plan: dict[str, object] | None = None,
         window: int | None = None,
     ) -> None:
         command = request.command
         self.request = request
         self.host = host
         self.queueing = queueing
-        self.plan = plan
-        self.window = window
+        self.ruling: Ruling = None  # what `planning.rule` says, before anything is admitted
+        self.window = check_window(window, request.lifetime)
         self.scope = _scope(request, host)
         self.cwd = os.path.normpath(os.path.join(host.cwd, command.cwd or ""))
         if not os.path.isabs(self.cwd):
@@ -89,6 +90,7 @@ class Prepared:
             "owner": [request.owner],
             "labels": [*request.labels, *request.labels.values()],
             "env": self.env_names(),
+            "policy.filesystem": _granted(request),
         }
         for name, texts in stored.items():
             # All in one first: there may be many, and hardly ever is anything found.
@@ -183,7 +185,7 @@ class Prepared:
             "queued": queued,
             "stdin": self.stdin,
             "pty": self.pty,
-            "plan": self.plan,
+            "plan": self.ruling.to_message() if isinstance(self.ruling, Plan) else None,
             "window": self.window,
             "host": None if self.scope is None else self.scope.to_dict(),
             "max_stdin_bytes": limits.max_stdin_bytes,
@@ -208,6 +210,11 @@ def _scope(request: StartRequest, host: Host) -> ProcessIdentity | None:
             "it needs Linux 5.3 and a process that the supervisor can see; else choose 'detached'",
         )
     return host.process
+
+
+def _granted(request: StartRequest) -> list[str]:
+    grants = None if request.policy is None else request.policy.filesystem
+    return [str(grant.path) for grant in grants or ()]
 
 
 def key_id(key: bytes) -> str:

@@ -71,13 +71,15 @@ class AdmitWork:
     def __call__(self, conn: sqlite3.Connection) -> Admission:
         """``new`` and ``retry`` carry an intent and a log; of any other kind nothing was made.
 
-        Raises ``CAPACITY_EXHAUSTED`` (for what is not known yet only), ``NO_SPACE``, ``JOURNAL_BEHIND``,
-        and OSError where the log cannot be made.
+        Raises what `planning.rule` refuses and ``CAPACITY_EXHAUSTED`` (both only for what is not known yet),
+        ``NO_SPACE``, ``JOURNAL_BEHIND``, and OSError where the log cannot be made.
         """
         request, prepared = self._prepared.request, self._prepared
         known = runs.preview(conn, request.owner, request.request_id, prepared.digests, prepared.key_id)
         if known is not None and known.kind != "retryable":
             return known
+        if isinstance(prepared.ruling, SupervisorError):
+            raise prepared.ruling
         if not self._reserved:
             self._reserve(1 if known is None else known.row.attempt + 1)
         if self.place is None:

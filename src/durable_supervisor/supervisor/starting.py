@@ -10,7 +10,8 @@ from ..model.errors import ErrorCode, SupervisorError
 from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
 from ..reconcile.loop import Reconciler
 from .admission import Prepared
-from .dispatch import NOT_KNOWN, Dispatcher
+from .dispatch import NOT_KNOWN, Blocking, Dispatcher
+from .planning import Ruling, rule
 from .queue import Queue
 
 _LOOK_AGAIN = (0.005, 0.02, 0.1, 0.3)  # seconds
@@ -20,13 +21,18 @@ _STATES = {"released": RunState.RUNNING, "queued": RunState.QUEUED}
 class Starter:
     """Starts runs of one supervisor."""
 
-    def __init__(self, dispatcher: Dispatcher, reconciler: Reconciler, queue: Queue) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, reconciler: Reconciler, queue: Queue, blocking: Blocking[Ruling]
+    ) -> None:
         self._dispatcher = dispatcher
         self._reconciler = reconciler
         self._queue = queue
+        self._blocking = blocking
 
     async def start(self, prepared: Prepared) -> Run:
         """Raises as `Dispatcher.start`, and what the journal raises."""
+        if prepared.request.confines:
+            prepared.ruling = await self._blocking(lambda: rule(prepared.request, prepared.cwd))
         try:
             return await self._start(prepared)
         finally:

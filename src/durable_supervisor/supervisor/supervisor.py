@@ -17,7 +17,7 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
 from ..model.platform import check_platform
 from ..model.policy import Policy
-from ..model.request import DEFAULT_OWNER, Lifetime, Queueing, StartRequest, check_window, lifetime_of
+from ..model.request import DEFAULT_OWNER, Lifetime, Queueing, StartRequest, lifetime_of
 from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
 from ..model.view import RunView
 from ..process.clock import Clock, boot_id
@@ -89,7 +89,7 @@ class Supervisor(Observer):
             place, journal, ident, clock, self._lookup.blocking, self._endings.on_news, links, zygote, slots
         )
         self._queue = Queue(self._slots, journal, self._reconciler, clock, self._controller.tell)
-        self._starter = Starter(self._dispatcher, self._reconciler, self._queue)
+        self._starter = Starter(self._dispatcher, self._reconciler, self._queue, self._lookup.blocking)
         self._resolver = Resolver(self._lookup, journal, self._reconciler, clock)
         self._background: asyncio.Task[None] | None = None
         self._closer: asyncio.Task[None] | None = None
@@ -277,9 +277,7 @@ class Supervisor(Observer):
             lifetime=lifetime_of(lifetime),
         )
         queueing = Queueing(queue, priority)
-        prepared = Prepared(
-            request, host or read_host(), self._identity.key, queueing, window=check_window(window)
-        )
+        prepared = Prepared(request, host or read_host(), self._identity.key, queueing, window=window)
         opening.check_in_place(self._place, self._journal_inode)
         return await asyncio.shield(self._tasks.spawn(self._starter.start(prepared)))
 

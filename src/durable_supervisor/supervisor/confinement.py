@@ -1,0 +1,248 @@
+"""From what is asked and what this machine can do to a plan.  Decisions only.
+
+Each axis is decided by a function of its own, which says in the report what will be enforced and puts
+into the plan what that takes.  A required axis that is not enforced in full is refused here, before
+anything is written or spawned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..model.command import Limits
+from ..model.enforcement import AXES, FULL, NONE, PARTIAL, SUBREAPER, axis_report, refused
+from ..model.errors import SupervisorError
+from ..model.policy import Policy
+from ..sandbox import cgroups, rlimits
+from ..sandbox.facts import Facts
+from ..sandbox.plan import BUBBLEWRAP, Plan
+from . import confining_files
+
+_CGROUPS = "/sys/fs/cgroup"  # where they are mounted, but for odd systems
+PRIVILEGED = "the program keeps the privileges of root, and can undo it: give a policy"
+_NO_FILTER: dict[str, object] = {
+    "sockets": None,
+    "io_uring": False,
+    "tracing": False,
+    "user_namespaces": False,
+    "metadata": False,
+}
+
+Report = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What bears on a plan.  ``grants`` are the policy's, as they were found; ``uid`` runs the program."""
+
+    policy: Policy | None
+    limits: Limits
+    grants: Sequence[confining_files.Found]
+    uid: int
+
+    def requires(self, axis: str) -> bool:
+        return self.policy is not None and self.policy.required(axis)
+
+    @property
+    def keeps_privileges(self) -> bool:
+        """Root without a policy may raise its own limits again (setrlimit(2))."""
+        return self.uid == 0 and self.policy is None
+
+
+def confinement(asked: Asked, facts: Facts) -> Plan | SupervisorError:
+    """``ENFORCEMENT_REFUSED`` where a required axis cannot be had as asked."""
+    plan = Plan()
+    plan.seccomp = dict(_NO_FILTER)
+    reports = {axis: decide(asked, facts, plan) for axis, decide in _DECISIONS.items()}
+    if not facts.seccomp or not any(plan.seccomp.values()):
+        plan.seccomp = {}
+    for axis in AXES:
+        report = reports[axis]
+        required = asked.requires(axis) and report["requested"] is not None
+        if required and report["applied"] != FULL:
+            return refused(axis, str(report["reason"]))
+        plan.axes[axis] = {**report, "required": required}
+    return plan
+
+
+def _files(asked: Asked, facts: Facts, plan: Plan) -> Report:
+    if asked.policy is None or asked.policy.filesystem is None:
+        return axis_report(None)
+    requested = [grant.to_dict() for grant in asked.policy.filesystem]
+    applied, mechanism, reason = confining_files.decide(asked.policy, asked.grants, facts, plan)
+    if plan.files is not None and plan.files.mounts:
+        _enter(plan, facts, "mount")
+    return axis_report(requested, applied, mechanism, reason)
+
+
+def _network(asked: Asked, facts: Facts, plan: Plan) -> Report:
+    mode = "host" if asked.policy is None else asked.policy.network
+    if mode == "host":
+        return axis_report(None)
+    if facts.namespaces.get("net"):
+        plan.network = {"mode": mode, "mechanism": "namespace"}
+        plan.seccomp.update(sockets="own_namespace", io_uring=True)
+        _enter(plan, facts, "net")
+        if facts.seccomp:
+            return axis_report(mode, FULL, "namespace")
+        return axis_report(
+            mode, PARTIAL, "namespace", f"sockets in the file system can be reached: {_no_filter(facts)}"
+        )
+    lacking = facts.lacking("namespaces", "this user can make no network namespace")
+    if mode == "loopback":
+        return axis_report(mode, NONE, None, lacking)
+    if not facts.seccomp:
+        return axis_report(mode, NONE, None, f"{lacking}; {_no_filter(facts)}")
+    plan.network = {"mode": mode, "mechanism": "seccomp"}
+    plan.seccomp.update(sockets="none", io_uring=True)
+    return axis_report(mode, FULL, "seccomp")
+
+
+def _privileges(asked: Asked, facts: Facts, plan: Plan) -> Report:
+    if asked.policy is None:
+        return axis_report(None)
+    if not facts.privileges:
+        return axis_report(True, NONE, None, facts.lacking("privileges", "privileges cannot be dropped"))
+    plan.privileges = True
+    plan.landlock_scope = facts.landlock > 0
+    plan.seccomp.update(user_namespaces=True, tracing=not plan.landlock_scope)
+    if facts.seccomp:
+        return axis_report(True, FULL, "no_new_privs")
+    reason = f"a user namespace of its own gives it capabilities within: {_no_filter(facts)}"
+    return axis_report(True, PARTIAL, "no_new_privs", reason)
+
+
+def _tree(asked: Asked, facts: Facts, plan: Plan) -> Report:
+    """Held in any case; a group's kill is only quicker, and reaches all at once."""
+    limits = asked.limits
+    plan.cgroups = cgroups.layout(
+        facts.cgroups,
+        memory=limits.max_memory_bytes,
+        processes=limits.max_processes,
+        cpus=limits.max_cpus,
+        cpu_seconds=limits.max_cpu_seconds,
+    )
+    return axis_report(True, FULL, cgroups.mechanism(facts.cgroups, "tree") or SUBREAPER)
+
+
+def _memory(asked: Asked, facts: Facts, plan: Plan) -> Report:
+    most = asked.limits.max_memory_bytes
+    if most is None:
+        return axis_report(None)
+    group = cgroups.mechanism(facts.cgroups, "memory")
+    if group is not None:
+        return _by_group(asked, facts, plan, most, group)
+    plan.rlimits += rlimits.table(memory=most)
+    return _by_rlimit(asked, most, f"{rlimits.EACH}, by its address space: {_no_group(facts)}")
+
+
+def _processes(asked: Asked, facts: Facts, plan: Plan) -> Report:
+    most = asked.limits.max_processes
+    if most is None:
+        return axis_report(None)
+    group = cgroups.mechanism(facts.cgroups, "processes")
+    if group is not None:
+        return _by_group(asked, facts, plan, most, group)
+    if asked.uid == 0:
+        return axis_report(most, NONE, None, f"{rlimits.NOT_ROOT}: {_no_group(facts)}")
+    plan.rlimits += rlimits.table(processes=most)
+    return _by_rlimit(asked, most, f"{rlimits.USER}: {_no_group(facts)}")
+
+
+def _cpu(asked: Asked, facts: Facts, plan: Plan) -> Report:
+    """Two limits on one axis: what holds the weaker one is what counts."""
+    seconds, share = asked.limits.max_cpu_seconds, asked.limits.max_cpus
+    wanted = {"max_cpu_seconds": seconds, "max_cpus": share}
+    requested = {name: value for name, value in wanted.items() if value is not None}
+    if not requested:
+        return axis_report(None)
+    plan.cpu_seconds = seconds
+    plan.rlimits += rlimits.table(cpu_seconds=seconds)
+    by_time = cgroups.mechanism(facts.cgroups, "cpu_seconds")
+    by_share = cgroups.mechanism(facts.cgroups, "cpus")
+    if share is not None and by_share is None:
+        lacking = f"no share of a processor can be held: {_no_group(facts)}"
+        if seconds is None:
+            return axis_report(requested, NONE, None, lacking)
+        return axis_report(requested, PARTIAL, by_time or "rlimit", lacking)
+    if seconds is not None and by_time is None:
+        return _by_rlimit(asked, requested, f"{rlimits.EACH}: {_no_group(facts)}")
+    return _by_group(asked, facts, plan, requested, str(by_share if share is not None else by_time))
+
+
+def _open_files(asked: Asked, facts: Facts, plan: Plan) -> Report:
+    plan.rlimits += rlimits.table(open_files=asked.limits.max_open_files)
+    return _per_process(asked, asked.limits.max_open_files)
+
+
+def _file_size(asked: Asked, facts: Facts, plan: Plan) -> Report:
+    plan.rlimits += rlimits.table(file_size=asked.limits.max_file_bytes)
+    return _per_process(asked, asked.limits.max_file_bytes)
+
+
+def _per_process(asked: Asked, most: int | None) -> Report:
+    """These two are meant for each process: the kernel's own limit is all that is asked for."""
+    if most is None:
+        return axis_report(None)
+    if asked.keeps_privileges:
+        return axis_report(most, PARTIAL, "rlimit", PRIVILEGED)
+    return axis_report(most, FULL, "rlimit")
+
+
+def _by_rlimit(asked: Asked, requested: object, reason: str) -> Report:
+    if asked.keeps_privileges:
+        reason = f"{reason}; {PRIVILEGED}"
+    return axis_report(requested, PARTIAL, "rlimit", reason)
+
+
+def _by_group(asked: Asked, facts: Facts, plan: Plan, requested: object, mechanism: str) -> Report:
+    """In full only if the program cannot move itself into another group."""
+    if _is_kept_in(asked, facts, plan):
+        return axis_report(requested, FULL, mechanism)
+    return axis_report(requested, PARTIAL, mechanism, cgroups.MAY_LEAVE)
+
+
+def _is_kept_in(asked: Asked, facts: Facts, plan: Plan) -> bool:
+    """Are the groups' files not its to write, and clone3(2), for which a descriptor will do, refused?"""
+    if asked.policy is None or not facts.seccomp or not facts.privileges:
+        return False
+    wrapped = plan.files is not None and plan.files.backend == BUBBLEWRAP
+    if facts.namespaces.get("mount") and not wrapped:
+        _enter(plan, facts, "mount")  # where they are read-only: see `sandbox.namespaces`
+        return True
+    homes = [_CGROUPS, *_parents(facts)]
+    return plan.files is not None and not any(confining_files.reaches(asked.grants, home) for home in homes)
+
+
+def _parents(facts: Facts) -> list[str]:
+    v2, v1 = facts.cgroups.get("v2"), facts.cgroups.get("v1") or {}
+    return [*v1.values(), *([v2["parent"]] if v2 else [])]
+
+
+def _enter(plan: Plan, facts: Facts, namespace: str) -> None:
+    """Inside a user namespace where the user may not do it as it is; bubblewrap makes all by itself."""
+    if plan.files is None or plan.files.backend != BUBBLEWRAP:
+        plan.namespaces.update({namespace: True, "user": not facts.namespaces.get("privileged")})
+
+
+def _no_filter(facts: Facts) -> str:
+    return facts.lacking("seccomp", "this kernel filters no system calls")
+
+
+def _no_group(facts: Facts) -> str:
+    return facts.lacking("cgroups", "no group with that controller can be made here")
+
+
+# In this order: what the files need decides how the others get their namespaces.
+_DECISIONS: dict[str, Callable[[Asked, Facts, Plan], Report]] = {
+    "files": _files,
+    "network": _network,
+    "privileges": _privileges,
+    "tree": _tree,
+    "memory": _memory,
+    "cpu": _cpu,
+    "processes": _processes,
+    "open_files": _open_files,
+    "file_size": _file_size,
+}

@@ -1,0 +1,96 @@
+"""The files axis of a plan: which mechanism holds the grants, and what it leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..model.enforcement import FULL, NONE, PARTIAL
+from ..model.policy import Policy
+from ..sandbox.child import METADATA
+from ..sandbox.facts import Facts
+from ..sandbox.plan import BUBBLEWRAP, LANDLOCK, Files, Plan
+
+_TRUNCATE = 3  # the Landlock ABI from which on truncate(2) is held
+_WRITING = ("write", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A grant, and what its path named when it was looked at."""
+
+    path: str
+    access: str
+    device: int
+    inode: int
+
+
+def decide(
+    policy: Policy, grants: Sequence[Found], facts: Facts, plan: Plan
+) -> tuple[str, str | None, str | None]:
+    """What is applied, by what, and why it is less; puts into the plan what it takes."""
+    backend = choose(policy.files_backend, facts)
+    if backend is None:
+        return NONE, None, _nothing(policy.files_backend, facts)
+    files = Files()
+    files.backend = backend
+    files.grants = [(one.path, one.access, one.device, one.inode) for one in grants]
+    files.abi = facts.landlock if backend == LANDLOCK else 0
+    files.bwrap = facts.bubblewrap if backend == BUBBLEWRAP else None
+    files.mounts = False
+    plan.files = files
+    if backend == BUBBLEWRAP:
+        return FULL, backend, None
+    open_ends = _hold_beside_landlock(policy, grants, facts, plan, files)
+    return (PARTIAL, backend, "; ".join(open_ends)) if open_ends else (FULL, backend, None)
+
+
+def choose(wanted: str, facts: Facts) -> str | None:
+    """Landlock costs nothing and needs no privileges: first, unless it is too old to hold truncation."""
+    able = {LANDLOCK: facts.landlock > 0, BUBBLEWRAP: facts.bubblewrap is not None}
+    if wanted != "auto":
+        return wanted if able[wanted] else None
+    order = (LANDLOCK, BUBBLEWRAP) if facts.landlock >= _TRUNCATE else (BUBBLEWRAP, LANDLOCK)
+    return next((backend for backend in order if able[backend]), None)
+
+
+def reaches(grants: Sequence[Found], path: str) -> bool:
+    """May the program write there, or somewhere beneath, by one of its grants?"""
+    return any(
+        one.access in _WRITING and (is_within(path, one.path) or is_within(one.path, path)) for one in grants
+    )
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Both absolute and normal: is it the folder itself, or something beneath it?"""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _hold_beside_landlock(
+    policy: Policy, grants: Sequence[Found], facts: Facts, plan: Plan, files: Files
+) -> list[str]:
+    """What Landlock itself leaves open is held by others, where they are to be had; what is left open."""
+    found = []
+    if facts.landlock < _TRUNCATE:
+        found.append(f"files that can be read can be truncated: Landlock here has ABI {facts.landlock}")
+    if policy.network == "host":
+        plan.seccomp.update(sockets="no_unix", io_uring=True)
+    if not facts.seccomp:
+        reason = facts.lacking("seccomp", "this kernel filters no system calls")
+        found.append(f"sockets in the file system can be reached: {reason}")
+    if facts.namespaces.get("mount"):
+        files.mounts = True
+    elif facts.seccomp and not any(one.access in _WRITING for one in grants):
+        plan.seccomp["metadata"] = True
+    else:
+        reason = facts.lacking("namespaces", "this user can make no mount namespace")
+        found.append(f"{METADATA}: {reason}")
+    return found
+
+
+def _nothing(wanted: str, facts: Facts) -> str:
+    lacking = {
+        LANDLOCK: facts.lacking("landlock", "this kernel has no Landlock"),
+        BUBBLEWRAP: facts.lacking("bubblewrap", "there is no bubblewrap that works here"),
+    }
+    return lacking.get(wanted) or "; ".join(lacking.values())

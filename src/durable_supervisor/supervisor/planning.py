@@ -1,0 +1,60 @@
+"""A request's plan: what its grants name now, what this machine can do, and the decision from both.
+
+Blocking, so for a thread.  A refusal is an answer here and not raised: a request that is known
+already is answered before anybody is refused for what the machine has lost since.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..model.errors import SupervisorError, invalid
+from ..model.policy import Policy, contradiction
+from ..model.request import StartRequest
+from ..sandbox.plan import Plan
+from .confinement import Asked, confinement
+from .confining_files import Found, is_within
+from .probing import machine_facts
+
+Ruling = Plan | SupervisorError | None  # SupervisorError: a new request is refused with it
+
+# A program may read and execute what is there without a grant, and so may begin there.
+_BASE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
+
+
+def rule(request: StartRequest, cwd: str) -> Ruling:
+    """None where nothing is asked for that takes a plan."""
+    if not request.confines:
+        return None
+    try:
+        grants = [] if request.policy is None else _found(request.policy, cwd)
+    except SupervisorError as error:
+        return error
+    return confinement(Asked(request.policy, request.limits, grants, os.geteuid()), machine_facts())
+
+
+def _found(policy: Policy, cwd: str) -> list[Found]:
+    """The grants as they are now.  Raises ``INVALID_REQUEST``."""
+    if policy.filesystem is None:
+        return []
+    found = [_look(str(grant.path), str(grant.to_dict()["access"])) for grant in policy.filesystem]
+    real = {os.path.realpath(one.path): one.access for one in found}
+    pair = contradiction(real)
+    if pair is not None:
+        raise invalid(
+            "policy.filesystem", f"grants less for {pair[1]} than for {pair[0]}, which it is really beneath"
+        )
+    allowed = [*real, *(os.path.realpath(path) for path in _BASE)]
+    if not any(is_within(os.path.realpath(cwd), path) for path in allowed):
+        raise invalid("cwd", "lies outside every grant", "grant it, or choose one that is granted")
+    return found
+
+
+def _look(path: str, access: str) -> Found:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise invalid(
+            "policy.filesystem", f"grants {path}, which cannot be found: {error.strerror}"
+        ) from error
+    return Found(path, access, status.st_dev, status.st_ino)
