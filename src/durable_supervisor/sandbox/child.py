@@ -11,19 +11,11 @@ from __future__ import annotations
 import os
 
 from ..model.enforcement import PARTIAL
-from .plan import BUBBLEWRAP, LANDLOCK, Files, Plan, by, failed
+from .plan import BUBBLEWRAP, LANDLOCK, Files, Plan, Refused, by, failed
 
 Changes = dict[str, dict[str, object]]
+RLIMIT = "rlimit"
 METADATA = "modes, owners and times of files can be changed outside the grants"
-
-
-class Refused(Exception):  # noqa: N818  a decision, not a fault
-    """A required axis cannot be had, whatever the probes said.  The program must not be executed."""
-
-    def __init__(self, axis: str, reason: str) -> None:
-        super().__init__(f"{axis}: {reason}")
-        self.axis = axis
-        self.reason = reason
 
 
 class _Steps:
@@ -73,15 +65,27 @@ class _Steps:
         files.mounts = False
         self.give_up("files", {"applied": PARTIAL, "mechanism": LANDLOCK, "reason": f"{METADATA}: {reason}"})
 
-    def mounts(self, files: Files) -> None:
-        from . import mounts
+    def files(self, files: Files) -> None:
+        """Read-only mounts, then privileges, then Landlock: on the very files that were looked at first."""
+        from . import landlock, paths, readonly
 
+        grants = paths.open_grants(files)
+        if files.mounts:
+            try:
+                readonly.read_only_but(grants)
+            except OSError as error:
+                self._metadata_is_open(files, _text("read-only mounts", error))
+        self.privileges()
+        allowed = [*grants, *paths.open_base(self.executable, terminal=self.terminal)]
         try:
-            mounts.read_only_but(files)
+            landlock.restrict(allowed)
         except OSError as error:
-            self._metadata_is_open(files, _text("read-only mounts", error))
+            self.give_up("files", failed(_text("landlock", error)))
+        paths.close_all(allowed)
 
     def privileges(self) -> None:
+        if not self.plan.privileges:
+            return
         from . import privileges
 
         try:
@@ -89,20 +93,23 @@ class _Steps:
         except OSError as error:
             self.give_up("privileges", failed(_text("privileges", error)))
 
-    def landlock(self, files: Files | None) -> None:
+    def scope(self) -> None:
         from . import landlock
 
         try:
-            landlock.restrict(files, self.executable, terminal=self.terminal, scope=self.plan.landlock_scope)
+            landlock.restrict(None)
         except OSError as error:
-            axis = "privileges" if files is None else "files"
-            self.give_up(axis, failed(_text("landlock", error)))
+            self.give_up("privileges", failed(_text("landlock", error)))
 
     def rlimits(self) -> None:
         from . import rlimits
 
-        for axis, reason in rlimits.apply(self.plan.rlimits).items():
-            self.give_up(axis, failed(reason))
+        try:
+            rlimits.apply(self.plan.rlimits)
+        except OSError as error:
+            for axis, report in self.plan.axes.items():
+                if report.get("mechanism") == RLIMIT:
+                    self.give_up(axis, failed(_text("setrlimit", error)))
 
     def seccomp(self) -> None:
         from . import seccomp
@@ -132,15 +139,14 @@ def confine(plan: Plan, executable: str, *, terminal: bool) -> Changes:
     again.  Raises Refused.
     """
     steps = _Steps(plan, executable, terminal)
-    files = plan.files if plan.files is not None and plan.files.backend != BUBBLEWRAP else None
     if any(plan.namespaces.values()):
         steps.namespaces()
-    if files is not None and files.mounts:
-        steps.mounts(files)
-    if plan.privileges:
+    if plan.files is not None and plan.files.backend == LANDLOCK:
+        steps.files(plan.files)
+    else:
         steps.privileges()
-    if files is not None or plan.landlock_scope:
-        steps.landlock(files)
+        if plan.landlock_scope:
+            steps.scope()
     if plan.rlimits:
         steps.rlimits()
     if plan.seccomp:

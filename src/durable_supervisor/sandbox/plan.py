@@ -7,6 +7,15 @@ from ..model.enforcement import FULL, NONE
 BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"
 
 
+class Refused(Exception):  # noqa: N818  a decision, not a fault
+    """A required axis cannot be had, whatever the probes said.  The program must not be executed."""
+
+    def __init__(self, axis: str, reason: str) -> None:
+        super().__init__(f"{axis}: {reason}")
+        self.axis = axis
+        self.reason = reason
+
+
 class Files:
     """The files axis: which paths, and by which mechanism.
 

@@ -1,0 +1,96 @@
+"""Which paths a program may use: the grants, and what it needs to be executed at all.
+
+``docs/policy.md`` lists the base; the two say the same.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .plan import Files, Refused
+
+READ, EXECUTE, WRITE, ALL, DEVICE = "read", "execute", "write", "all", "device"
+
+# Programs and libraries.
+EXECUTABLE = ("/usr", "/lib", "/lib64", "/lib32", "/libx32", "/bin", "/sbin")
+# What the loader and libc read, and what it takes to find a host and trust it; nothing that is secret.
+READABLE = (
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/gai.conf",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/inputrc",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/locale.alias",
+    "/etc/localtime",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/shells",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/terminfo",
+    "/etc/timezone",
+)
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+
+
+class Open:
+    """A path that may be used, held by a descriptor that names it and opens nothing (O_PATH)."""
+
+    __slots__ = ("access", "fd", "path")
+
+    def __init__(self, path: str, access: str, fd: int) -> None:
+        self.path = path
+        self.access = access
+        self.fd = fd
+
+
+def open_grants(files: Files) -> list[Open]:
+    """Each of them, proven to be what it was when the run was admitted.  Raises Refused."""
+    found = []
+    for path, access, device, inode in files.grants:
+        try:
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError as error:
+            raise Refused("files", f"a grant cannot be opened any more: {error.strerror}") from None
+        status = os.fstat(fd)
+        if (status.st_dev, status.st_ino) != (device, inode):
+            raise Refused("files", "a grant is not what it was when the run was admitted")
+        found.append(Open(path, access, fd))
+    return found
+
+
+def open_base(executable: str, *, terminal: bool) -> list[Open]:
+    """What is there of the base, the program itself and, where it has one, its terminal."""
+    wanted = [
+        *((path, EXECUTE) for path in EXECUTABLE),
+        *((path, READ) for path in READABLE),
+        *((path, DEVICE) for path in DEVICES),
+        (executable, EXECUTE),
+    ]
+    if terminal:
+        wanted.append(("/proc/self/fd/0", DEVICE))
+    found = []
+    for path, access in wanted:
+        try:
+            found.append(Open(path, access, os.open(path, os.O_PATH | os.O_CLOEXEC)))
+        except OSError:
+            continue  # not on this machine
+    return found
+
+
+def close_all(paths: list[Open]) -> None:
+    for path in paths:
+        os.close(path.fd)
