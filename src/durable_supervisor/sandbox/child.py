@@ -138,6 +138,7 @@ def confine(plan: Plan, executable: str, *, terminal: bool) -> Changes:
     ``executable`` may be executed whatever the grants say; ``terminal``: stdio is one, and may be opened
     again.  Raises Refused.
     """
+    _load(plan)
     steps = _Steps(plan, executable, terminal)
     if any(plan.namespaces.values()):
         steps.namespaces()
@@ -152,6 +153,20 @@ def confine(plan: Plan, executable: str, *, terminal: bool) -> Changes:
     if plan.seccomp:
         steps.seccomp()
     return steps.changes
+
+
+def _load(plan: Plan) -> None:
+    """Import what the steps take.  Once they have begun, our own files may be out of reach."""
+    if any(plan.namespaces.values()):
+        from . import namespaces  # noqa: F401
+    if plan.files is not None or plan.landlock_scope:
+        from . import landlock, paths, readonly  # noqa: F401
+    if plan.privileges:
+        from . import privileges  # noqa: F401
+    if plan.rlimits:
+        from . import rlimits  # noqa: F401
+    if plan.seccomp:
+        from . import seccomp  # noqa: F401
 
 
 def _text(step: str, error: OSError) -> str:
