@@ -78,6 +78,6 @@ def reap_state_dir(state_dir: str | os.PathLike[str]) -> list[int]:
 
     Returns the pids reached.  Only processes whose recorded identity is proven are touched.
     """
-    from tests import reaper
+    from durable_supervisor.testing import leftovers
 
-    return reaper.reap(os.fspath(state_dir))
+    return leftovers.end_all(state_dir)

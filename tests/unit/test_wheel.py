@@ -101,8 +101,8 @@ def test_the_wheel_carries_every_file(wheel: Path) -> None:
 
 
 def test_what_is_imported_is_declared() -> None:
-    """Third parties of the core are dependencies; those of cli, client and server come with an extra."""
-    extra_of = {"cli": "cli", "client": "client", "server": "daemon"}
+    """Third parties of the core are dependencies; those of the others come with an extra."""
+    extra_of = {"cli": "cli", "client": "client", "server": "daemon", "testing": "testing"}
     declared: dict[str | None, set[str]] = {None: {distribution(line) for line in PROJECT["dependencies"]}}
     for name, lines in PROJECT["optional-dependencies"].items():
         declared[name] = declared[None] | {distribution(line) for line in lines}

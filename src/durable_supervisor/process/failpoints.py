@@ -2,8 +2,9 @@
 
 ``DURABLE_SUPERVISOR_FAILPOINTS="worker.released=kill,fold.before_commit=pause@3"``:
 at the named point (at its third pass, with ``@3``) the process sends itself
-SIGKILL, or SIGSTOP for ``pause``.  Unset, a point costs one truth test.  The worker
-gets the variable from its supervisor; programs never see it.
+SIGKILL, or SIGSTOP for ``pause``.  With ``>/path`` at the end it first appends the point's
+name to that file, so that a test can tell a point that was never reached.  Unset, a point costs
+one truth test.  The worker gets the variable from its supervisor; programs never see it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def _parse(text: str) -> dict[str, tuple[int, int]]:
     return armed
 
 
-_armed = _parse(os.environ.get(VARIABLE, ""))
+_points, _, _witness = os.environ.get(VARIABLE, "").partition(">")
+_armed = _parse(_points)
 
 
 def failpoint(name: str) -> None:
@@ -36,7 +38,18 @@ def failpoint(name: str) -> None:
             _armed[name] = (signo, passes - 1)
             return
         del _armed[name]
+        if _witness:
+            _tell(name)
         os.kill(os.getpid(), signo)
+
+
+def _tell(name: str) -> None:
+    try:
+        fd = os.open(_witness, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.write(fd, name.encode() + b"\n")
+        os.close(fd)
+    except OSError:  # a confined child, say: it dies all the same
+        pass
 
 
 def any_armed() -> bool:

@@ -1,0 +1,76 @@
+"""The pytest plugin: fixtures for tests of an application that starts programs.
+
+It is loaded wherever this package and pytest are installed, so it imports what a fixture needs in
+that fixture, and nothing at all before.  Fixtures are plain ones: they work under any asyncio plugin, and
+under none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .crash import CrashInjector
+    from .fake import FakePrograms
+
+LEAK_MARKER = "durable_leaks"
+_PATIENCE = 5.0  # seconds that a worker whose run is over has to be gone
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{LEAK_MARKER}: runs that this test leaves behind are ended without a word (durable_supervisor)",
+    )
+
+
+@pytest.fixture
+def durable_state_dir(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A state directory of the test's own, which is the default one while the test runs.
+
+    So an application under test that names none uses it, and never the user's.  What its runs left
+    alive afterwards is ended, and fails the test, unless it is marked ``durable_leaks``.
+    """
+    from . import leftovers
+
+    path = tmp_path / "durable-state"
+    path.mkdir(mode=0o700)
+    os.chmod(path, 0o700)  # whatever the umask is
+    monkeypatch.setenv("DURABLE_SUPERVISOR_STATE_DIR", str(path))
+    monkeypatch.delenv("DURABLE_SUPERVISOR_SOCKET", raising=False)
+    yield path
+    tolerated = request.node.get_closest_marker(LEAK_MARKER) is not None
+    leaks = {} if tolerated else leftovers.leaked(path, _PATIENCE)
+    leftovers.end_all(path)
+    if leaks:
+        pytest.fail(_message(leaks), pytrace=False)
+
+
+@pytest.fixture
+def fake_program(tmp_path: Path) -> FakePrograms:
+    """``fake_program()``: an executable made of steps, which keeps a ledger of what it got."""
+    from .fake import FakePrograms
+
+    return FakePrograms(tmp_path / "fake-programs")
+
+
+@pytest.fixture
+def crash_injector(durable_state_dir: Path, tmp_path: Path) -> Iterator[CrashInjector]:
+    """Runs the host part of a test in a process that is killed, and kills parts of a run."""
+    from .crash import CrashInjector
+
+    injector = CrashInjector(durable_state_dir, tmp_path / "crash-hosts")
+    yield injector
+    injector.close()
+
+
+def _message(leaks: dict[str, str]) -> str:
+    lines = [f"  {run_id}: {what}" for run_id, what in sorted(leaks.items())]
+    return "\n".join(["the test left runs behind, which were ended now:", *lines])
