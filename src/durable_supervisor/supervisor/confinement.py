@@ -21,6 +21,9 @@ from . import confining_files
 
 _CGROUPS = "/sys/fs/cgroup"  # where they are mounted, but for odd systems
 PRIVILEGED = "the program keeps the privileges of root, and can undo it: give a policy"
+_EACH = "each process is bounded by itself, not the tree together"
+_USER = "counts all processes of the user, not the tree's"
+_NOT_ROOT = "the kernel does not hold root's processes to a user's limit"
 _NO_FILTER: dict[str, object] = {
     "sockets": None,
     "io_uring": False,
@@ -54,6 +57,7 @@ def confinement(asked: Asked, facts: Facts) -> Plan | SupervisorError:
     """``ENFORCEMENT_REFUSED`` where a required axis cannot be had as asked."""
     plan = Plan()
     plan.seccomp = dict(_NO_FILTER)
+    plan.rlimits = rlimits.table(asked.limits, facts.cgroups)
     reports = {axis: decide(asked, facts, plan) for axis, decide in _DECISIONS.items()}
     if not facts.seccomp or not any(plan.seccomp.values()):
         plan.seccomp = {}
@@ -133,8 +137,7 @@ def _memory(asked: Asked, facts: Facts, plan: Plan) -> Report:
     group = cgroups.mechanism(facts.cgroups, "memory")
     if group is not None:
         return _by_group(asked, facts, plan, most, group)
-    plan.rlimits += rlimits.table(memory=most)
-    return _by_rlimit(asked, most, f"{rlimits.EACH}, by its address space: {_no_group(facts)}")
+    return _by_rlimit(asked, most, f"{_EACH}, by its address space: {_no_group(facts)}")
 
 
 def _processes(asked: Asked, facts: Facts, plan: Plan) -> Report:
@@ -145,9 +148,8 @@ def _processes(asked: Asked, facts: Facts, plan: Plan) -> Report:
     if group is not None:
         return _by_group(asked, facts, plan, most, group)
     if asked.uid == 0:
-        return axis_report(most, NONE, None, f"{rlimits.NOT_ROOT}: {_no_group(facts)}")
-    plan.rlimits += rlimits.table(processes=most)
-    return _by_rlimit(asked, most, f"{rlimits.USER}: {_no_group(facts)}")
+        return axis_report(most, NONE, None, f"{_NOT_ROOT}: {_no_group(facts)}")
+    return _by_rlimit(asked, most, f"{_USER}: {_no_group(facts)}")
 
 
 def _cpu(asked: Asked, facts: Facts, plan: Plan) -> Report:
@@ -158,7 +160,6 @@ def _cpu(asked: Asked, facts: Facts, plan: Plan) -> Report:
     if not requested:
         return axis_report(None)
     plan.cpu_seconds = seconds
-    plan.rlimits += rlimits.table(cpu_seconds=seconds)
     by_time = cgroups.mechanism(facts.cgroups, "cpu_seconds")
     by_share = cgroups.mechanism(facts.cgroups, "cpus")
     if share is not None and by_share is None:
@@ -167,17 +168,15 @@ def _cpu(asked: Asked, facts: Facts, plan: Plan) -> Report:
             return axis_report(requested, NONE, None, lacking)
         return axis_report(requested, PARTIAL, by_time or "rlimit", lacking)
     if seconds is not None and by_time is None:
-        return _by_rlimit(asked, requested, f"{rlimits.EACH}: {_no_group(facts)}")
+        return _by_rlimit(asked, requested, f"{_EACH}: {_no_group(facts)}")
     return _by_group(asked, facts, plan, requested, str(by_share if share is not None else by_time))
 
 
 def _open_files(asked: Asked, facts: Facts, plan: Plan) -> Report:
-    plan.rlimits += rlimits.table(open_files=asked.limits.max_open_files)
     return _per_process(asked, asked.limits.max_open_files)
 
 
 def _file_size(asked: Asked, facts: Facts, plan: Plan) -> Report:
-    plan.rlimits += rlimits.table(file_size=asked.limits.max_file_bytes)
     return _per_process(asked, asked.limits.max_file_bytes)
 
 
