@@ -20,7 +20,7 @@ from ..sandbox.plan import BUBBLEWRAP, Plan
 from . import confining_files
 
 _CGROUPS = "/sys/fs/cgroup"  # where they are mounted, but for odd systems
-PRIVILEGED = "the program keeps the privileges of root, and can undo it: give a policy"
+PRIVILEGED = "the program keeps the capabilities of root, and may raise it: a policy drops them"
 _EACH = "each process is bounded by itself, not the tree together"
 _USER = "counts all processes of the user, not the tree's"
 _NOT_ROOT = "the kernel does not hold root's processes to a user's limit"
@@ -46,11 +46,6 @@ class Asked:
 
     def requires(self, axis: str) -> bool:
         return self.policy is not None and self.policy.required(axis)
-
-    @property
-    def keeps_privileges(self) -> bool:
-        """Root without a policy may raise its own limits again (setrlimit(2))."""
-        return self.uid == 0 and self.policy is None
 
 
 def confinement(asked: Asked, facts: Facts) -> Plan | SupervisorError:
@@ -137,7 +132,7 @@ def _memory(asked: Asked, facts: Facts, plan: Plan) -> Report:
     group = cgroups.mechanism(facts.cgroups, "memory")
     if group is not None:
         return _by_group(asked, facts, plan, most, group)
-    return _by_rlimit(asked, most, f"{_EACH}, by its address space: {_no_group(facts)}")
+    return _by_rlimit(asked, facts, most, f"{_EACH}, by its address space: {_no_group(facts)}")
 
 
 def _processes(asked: Asked, facts: Facts, plan: Plan) -> Report:
@@ -149,7 +144,7 @@ def _processes(asked: Asked, facts: Facts, plan: Plan) -> Report:
         return _by_group(asked, facts, plan, most, group)
     if asked.uid == 0:
         return axis_report(most, NONE, None, f"{_NOT_ROOT}: {_no_group(facts)}")
-    return _by_rlimit(asked, most, f"{_USER}: {_no_group(facts)}")
+    return _by_rlimit(asked, facts, most, f"{_USER}: {_no_group(facts)}")
 
 
 def _cpu(asked: Asked, facts: Facts, plan: Plan) -> Report:
@@ -168,29 +163,29 @@ def _cpu(asked: Asked, facts: Facts, plan: Plan) -> Report:
             return axis_report(requested, NONE, None, lacking)
         return axis_report(requested, PARTIAL, by_time or "rlimit", lacking)
     if seconds is not None and by_time is None:
-        return _by_rlimit(asked, requested, f"{_EACH}: {_no_group(facts)}")
+        return _by_rlimit(asked, facts, requested, f"{_EACH}: {_no_group(facts)}")
     return _by_group(asked, facts, plan, requested, str(by_share if share is not None else by_time))
 
 
 def _open_files(asked: Asked, facts: Facts, plan: Plan) -> Report:
-    return _per_process(asked, asked.limits.max_open_files)
+    return _per_process(asked, facts, asked.limits.max_open_files)
 
 
 def _file_size(asked: Asked, facts: Facts, plan: Plan) -> Report:
-    return _per_process(asked, asked.limits.max_file_bytes)
+    return _per_process(asked, facts, asked.limits.max_file_bytes)
 
 
-def _per_process(asked: Asked, most: int | None) -> Report:
+def _per_process(asked: Asked, facts: Facts, most: int | None) -> Report:
     """These two are meant for each process: the kernel's own limit is all that is asked for."""
     if most is None:
         return axis_report(None)
-    if asked.keeps_privileges:
+    if _may_raise(asked, facts):
         return axis_report(most, PARTIAL, "rlimit", PRIVILEGED)
     return axis_report(most, FULL, "rlimit")
 
 
-def _by_rlimit(asked: Asked, requested: object, reason: str) -> Report:
-    if asked.keeps_privileges:
+def _by_rlimit(asked: Asked, facts: Facts, requested: object, reason: str) -> Report:
+    if _may_raise(asked, facts):
         reason = f"{reason}; {PRIVILEGED}"
     return axis_report(requested, PARTIAL, "rlimit", reason)
 
@@ -223,6 +218,11 @@ def _enter(plan: Plan, facts: Facts, namespace: str) -> None:
     """Inside a user namespace where the user may not do it as it is; bubblewrap makes all by itself."""
     if plan.files is None or plan.files.backend != BUBBLEWRAP:
         plan.namespaces.update({namespace: True, "user": not facts.namespaces.get("privileged")})
+
+
+def _may_raise(asked: Asked, facts: Facts) -> bool:
+    """Root that keeps its capabilities may raise its own limits again (setrlimit(2))."""
+    return asked.uid == 0 and (asked.policy is None or not facts.privileges)
 
 
 def _no_filter(facts: Facts) -> str:
