@@ -176,3 +176,7 @@ class Session(Observer):
     ) -> dict[str, object] | None:
         own = self._own()
         return None if own is None else await own._ask_directly(run_id, message, blob)
+
+    async def _tell_directly(self, run_id: str, message: dict[str, object]) -> bool:
+        own = self._own()
+        return own is not None and await own._tell_directly(run_id, message)

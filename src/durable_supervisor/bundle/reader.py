@@ -159,6 +159,9 @@ class BundleReader:
     async def resize(self, run: str, columns: int, rows: int, *, timeout: float = 5.0) -> NoReturn:
         raise self._no_control()
 
+    async def acknowledge(self, run: str, *, stdout: int = 0, stderr: int = 0) -> NoReturn:
+        raise self._no_control()
+
     def _check(self, run: str) -> None:
         if run != self.path and not (run and self.manifest.run_id.startswith(run.lower())):
             raise unknown_run(run)

@@ -204,6 +204,10 @@ class AsyncClient(Base):
         """See `Observer.resize`."""
         return await drive(self._calls.do(verbs.resize(run, columns, rows, timeout)))
 
+    async def acknowledge(self, run: str, *, stdout: int = 0, stderr: int = 0) -> None:
+        """See `Observer.acknowledge`."""
+        return await drive(self._calls.do(verbs.acknowledge(run, stdout, stderr)))
+
     async def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
         """See `Supervisor.resolve`."""
         return await drive(self._calls.do(verbs.resolve(run, action, note)))

@@ -59,4 +59,5 @@ class Base:
         )
 
     def _start(self, request: StartRequest, queueing: Queueing, window: int | None) -> Call[Run]:
-        return verbs.start(request, queueing, check_window(window), host=host_facts(request.command))
+        checked = check_window(window, request.lifetime)
+        return verbs.start(request, queueing, checked, host=host_facts(request.command))

@@ -196,6 +196,10 @@ class Client(Base):
         """See `Observer.resize`."""
         return drive(self._calls.do(verbs.resize(run, columns, rows, timeout)))
 
+    def acknowledge(self, run: str, *, stdout: int = 0, stderr: int = 0) -> None:
+        """See `Observer.acknowledge`."""
+        return drive(self._calls.do(verbs.acknowledge(run, stdout, stderr)))
+
     def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
         """See `Supervisor.resolve`."""
         return drive(self._calls.do(verbs.resolve(run, action, note)))

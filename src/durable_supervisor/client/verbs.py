@@ -44,6 +44,7 @@ RESEND: Final[Mapping[str, Resend]] = {
     "wait": Resend.ONCE,
     "follow": Resend.ONCE,
     "follow_feed": Resend.ONCE,
+    "acknowledge": Resend.ONCE,  # counts from the beginning: said twice, it is the same
     "start": Resend.PERSIST,
     "stop": Resend.NEVER,
     "signal": Resend.NEVER,
@@ -169,6 +170,11 @@ def resize(run: str, columns: int, rows: int, timeout: float) -> Call[ControlRec
     check_timeout("timeout", timeout)
     form = {"columns": columns, "rows": rows, "timeout": timeout}
     return Call(_deed("resize", run, form, timeout), ControlReceipt.from_dict)
+
+
+def acknowledge(run: str, stdout: int, stderr: int) -> Call[None]:
+    counts = {"stdout": position("stdout", stdout), "stderr": position("stderr", stderr)}
+    return Call(_deed("acknowledge", run, counts, 0.0), lambda _: None)
 
 
 def resolve(run: str, action: str, note: str) -> Call[RunView]:

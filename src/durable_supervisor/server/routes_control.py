@@ -17,6 +17,7 @@ from ..model.schema import schema_name
 from ..supervisor.admission import Host
 from ..supervisor.hosting import read_host, survives_unit_restart
 from ..wire.requests import (
+    AcknowledgeBody,
     HostForm,
     ReconcileBody,
     ResizeBody,
@@ -118,6 +119,13 @@ async def resize(call: Call) -> web.Response:
     return _control(await call.service.whole(resizing))
 
 
+async def acknowledge(call: Call) -> web.Response:
+    """More of its output was consumed: a program that is held back may go on."""
+    body = call.form(AcknowledgeBody)
+    await call.supervisor.acknowledge(await call.run(), stdout=body.stdout, stderr=body.stderr)
+    return answer({})
+
+
 async def resolve(call: Call) -> web.Response:
     """An operator's word on an unknown or quarantined run."""
     body = call.form(ResolveBody)
@@ -203,6 +211,15 @@ routes = [
         {200: "control"},
         body=ResizeBody,
         failures=(*OF_A_RUN, *_UNCERTAIN, ErrorCode.WRITER_BUSY),
+    ),
+    Route(
+        "POST",
+        f"{RUN}/acknowledge",
+        acknowledge,
+        "Say how much of a run's output was consumed: for one with a window; the answer is empty",
+        {200: None},
+        body=AcknowledgeBody,
+        failures=(*OF_A_RUN, ErrorCode.NOT_CONFIRMED),
     ),
     Route(
         "POST",

@@ -49,9 +49,10 @@ class WorkerLink:
 
     async def hand_over(self) -> None:
         """Send the rest of the spec.  Raises OSError when the worker is gone before it has all of it."""
-        if self._unsent:
-            await self._loop.sock_sendall(self._channel, self._unsent)
-        self._unsent = b""
+        async with self._turn:  # nothing else may get in between
+            if self._unsent:
+                await self._loop.sock_sendall(self._channel, self._unsent)
+            self._unsent = b""
         self._loop.add_reader(self._channel.fileno(), self._ready)
 
     async def ask(self, message: dict[str, object], blob: bytes) -> dict[str, object] | None:
@@ -64,14 +65,17 @@ class WorkerLink:
         control_id = str(message["id"])
         answer: asyncio.Future[dict[str, object] | None] = self._loop.create_future()
         self._asked[control_id] = answer
-        # A task of its own: half a frame, of a caller that gave up, would swallow the next one.
-        task = asyncio.create_task(self._send(control_id, encode_frame(message, blob)))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        self._send_whole(encode_frame(message, blob), lambda: control_id in self._asked)
         try:
             return await answer
         finally:
             self._asked.pop(control_id, None)
+
+    async def tell(self, message: dict[str, object]) -> bool:
+        """Send what has no answer.  False once the channel has ended."""
+        if not self.closed:
+            await asyncio.wait({self._send_whole(encode_frame(message), lambda: True)})
+        return not self.closed
 
     @property
     def closed(self) -> bool:
@@ -87,9 +91,16 @@ class WorkerLink:
             task.cancel()
         self._settle("closed")
 
-    async def _send(self, control_id: str, frame: bytes) -> None:
+    def _send_whole(self, frame: bytes, wanted: Callable[[], bool]) -> asyncio.Task[None]:
+        """In a task of its own: half a frame, of a caller that gave up, would swallow the next one."""
+        task = asyncio.create_task(self._send(frame, wanted))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+        return task
+
+    async def _send(self, frame: bytes, wanted: Callable[[], bool]) -> None:
         async with self._turn:
-            if control_id in self._asked:  # else its caller gave up before it was sent at all
+            if wanted():  # else its caller gave up before it was sent at all
                 with suppress(OSError):  # the channel's end is seen by its reader
                     await self._loop.sock_sendall(self._channel, frame)
                 failpoint("control.sent")

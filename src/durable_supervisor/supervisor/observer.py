@@ -18,6 +18,7 @@ from ..model.page import Page
 from ..model.states import SETTLED_STATES, RunState
 from ..model.view import RunView
 from . import state_dir as directory
+from .acknowledging import Acknowledger
 from .attach import Attachment
 from .controls import Controller
 from .follow import Newsroom, identity, worker_exit
@@ -44,6 +45,7 @@ class Observer:
         self._place = place
         self._lookup = Lookup(place)
         self._controller = Controller(self._lookup, self.wait, self._ask_directly)
+        self._acknowledger = Acknowledger(self._tell_directly, self._controller.dial)
         self._newsroom = Newsroom()
         self._commits: Bell | None = None  # an owner is told of each; others look again
 
@@ -69,6 +71,7 @@ class Observer:
         Who still follows or waits gets ``SUPERVISOR_CLOSED``.
         """
         if not self._lookup.forked:
+            await self._acknowledger.close()
             await self._lookup.close()
 
     @property
@@ -248,6 +251,19 @@ class Observer:
         """
         return await self._controller.resize(run, columns, rows, timeout)
 
+    async def acknowledge(self, run: str, *, stdout: int = 0, stderr: int = 0) -> None:
+        """So many recorded bytes of each stream, from its beginning on, were consumed.
+
+        For a run that was started with a ``window``: its program is held back while more than that is
+        ahead of it.  What an `output` event holds is consumed up to its ``offset`` and length; an
+        `output.dropped` one counts with its bytes.  Saying less than before, more than there is, or
+        anything for another run changes nothing.  There is no receipt.
+
+        Raises ``NOT_CONFIRMED`` where the worker cannot be reached, ``INVALID_REQUEST``.
+        """
+        self._lookup.check_open()
+        await self._acknowledger.acknowledge(run, stdout, stderr)
+
     # What an owner knows better.
 
     async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:
@@ -259,6 +275,10 @@ class Observer:
     ) -> dict[str, object] | None:
         """The worker's answer over a channel that this object holds; None without one."""
         return None
+
+    async def _tell_directly(self, run_id: str, message: dict[str, object]) -> bool:
+        """Over a channel that this object holds; False without one."""
+        return False
 
 
 def _known(seen: RunView) -> RunView:

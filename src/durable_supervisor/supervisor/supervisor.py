@@ -334,6 +334,10 @@ class Supervisor(Observer):
         link = self._dispatcher.links.get(run_id)
         return None if link is None or link.ended.done() else await link.ask(message, blob)
 
+    async def _tell_directly(self, run_id: str, message: dict[str, object]) -> bool:
+        link = self._dispatcher.links.get(run_id)
+        return link is not None and not link.ended.done() and await link.tell(message)
+
     async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:
         link = self._dispatcher.links.get(seen.id)
         if link is None or link.ended.done():

@@ -150,6 +150,13 @@ class SignalBody(Document):
     timeout: Seconds = 5.0
 
 
+class AcknowledgeBody(Document):
+    """What was consumed of each stream, from its beginning on, in recorded bytes."""
+
+    stdout: Count = 0
+    stderr: Count = 0
+
+
 class ResizeBody(Document):
     """The new size of a run's terminal."""
 

@@ -18,20 +18,33 @@ class Capture:
 
     What is kept of it is decided by the log's own bounds; with ``terminate_at`` set,
     `exceeded` turns true once the stream is longer.
+
+    With a ``window`` it does wait, for who acknowledges: once so many recorded bytes are ahead of it,
+    nothing more is read, and the program's next write blocks when its pipe is full.
     """
 
     def __init__(
-        self, stream: str, fd: int, secrets: list[bytes], recorder: Recorder, terminate_at: int | None
+        self,
+        stream: str,
+        fd: int,
+        secrets: list[bytes],
+        recorder: Recorder,
+        *,
+        terminate_at: int | None = None,
+        window: int | None = None,
     ) -> None:
         self.stream = stream
         self.open = True
         self.exceeded = False
         self.seen = 0  # bytes read from the program
-        self.active_at = 0.0  # monotonic time of the last bytes
         self._fd = fd
         self._recorder = recorder
         self._terminate_at = terminate_at
         self._recorded = 0
+        self._window = window
+        self._acknowledged = 0
+        self._held = False
+        self._active_at = 0.0
         self._redactor = Redactor(secrets)
         self._boundary = Utf8Boundary()
         os.set_blocking(fd, False)
@@ -40,15 +53,50 @@ class Capture:
         self._poller = poller
         poller.watch(self._fd, READ, self._ready)
 
+    @property
+    def active_at(self) -> float:
+        """Monotonic time of the last bytes; now, while it is not the program who keeps us waiting."""
+        return time.monotonic() if self._held else self._active_at
+
+    def acknowledge(self, count: int) -> None:
+        """Recorded bytes that were consumed, of the whole stream; to go back takes nothing back."""
+        self._acknowledged = max(self._acknowledged, min(count, self._recorded))
+        self.read_on()
+
+    def open_window(self) -> None:
+        """From now on nothing is held back."""
+        self._window = None
+        self.read_on()
+
     def _ready(self, events: int) -> None:
         self.read(self._poller)
+        if self.open and not self._room():
+            self._held = True
+            self._poller.forget(
+                self._fd
+            )  # its end, too: that would wake us again and again
+
+    def read_on(self) -> None:
+        """If there is a reason to hold back no more."""
+        if self._held and self._room():
+            self._held = False
+            self._active_at = time.monotonic()
+            self._poller.watch(self._fd, READ, self._ready)
+
+    def _room(self) -> int:
+        """How many bytes may be read now."""
+        # What a full disk drops nobody gets to see, let alone to acknowledge, before there is room again.
+        if self._window is None or self._recorder.log.full:
+            return _CHUNK
+        return min(max(0, self._window + self._acknowledged - self._recorded), _CHUNK)
 
     def read(self, poller: Poller) -> bool:
-        """One read; true if it brought bytes, false at end-of-file or when the pipe is empty."""
-        if not self.open:
+        """One read; true if it brought bytes: not at end-of-file, nor from a pipe that is empty or held back."""
+        size = self._room() if self.open else 0
+        if not size:
             return False
         try:
-            data = os.read(self._fd, _CHUNK)
+            data = os.read(self._fd, size)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -59,7 +107,7 @@ class Capture:
             self.close(poller)
             return False
         self.seen += len(data)
-        self.active_at = time.monotonic()
+        self._active_at = time.monotonic()
         self._store(self._boundary.feed(self._redactor.feed(data)))
         return True
 

@@ -29,6 +29,7 @@ class Controls:
     def __init__(self, recorder: Recorder, appliers: dict[str, Apply]) -> None:
         self._recorder = recorder
         self.appliers = appliers
+        self.acknowledged: Callable[[int, int], None] = _nobody_waits  # takes bytes of stdout and of stderr
         # With the token of the only connection that a lease's receipt is for: to others it would be a lie.
         self._receipts: dict[str, tuple[dict[str, object], object]] = {}
         self._pending: dict[str, list[Connection]] = {}
@@ -44,6 +45,8 @@ class Controls:
                 connection.send({"type": "head", "head": self._recorder.log.head})
         elif op == "ping":
             connection.send({"type": "pong", "head": self._recorder.log.head})
+        elif op == "acknowledge" and (counts := _counts(message)) is not None:
+            self.acknowledged(*counts)
         elif not (isinstance(op, str) and is_control_id(control_id) and self._knows(op, message)):
             _refuse(connection, control_id)
         elif control_id in self._receipts:
@@ -100,6 +103,18 @@ class Controls:
 def _refuse(connection: Connection, control_id: object) -> None:
     echoed = control_id if isinstance(control_id, str) else None
     connection.send({"type": "error", "id": echoed, "error": "invalid_control"})
+
+
+def _nobody_waits(stdout: int, stderr: int) -> None:
+    """There is no output yet."""
+
+
+def _counts(message: dict[str, object]) -> tuple[int, int] | None:
+    """Bytes of stdout and stderr that were consumed; None for a malformed message."""
+    stdout, stderr = message.get("stdout", 0), message.get("stderr", 0)
+    if not isinstance(stdout, int) or not isinstance(stderr, int):
+        return None
+    return stdout, stderr
 
 
 def _shown(op: str, message: dict[str, object], blob: bytes) -> dict[str, object]:
