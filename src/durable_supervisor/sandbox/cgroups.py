@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from .run_cgroups import CONTROLLER_OF, PREFIX, remove_group, remove_soon, soon, write
 
 MAY_LEAVE = "the program may write to the files of its group, and so leave it"
+ROOT = "/sys/fs/cgroup"  # where systems mount them all: who may write nothing there leaves no group
 V1_CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
 V2_CONTROLLERS = ("memory", "pids", "cpu")
 # A group that holds us and no controllers, beside which runs get theirs: see `v2_parent`.

@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 import resource
 
-EACH = "each process is bounded by itself, not the tree together"
-USER = "counts all processes of the user, not the tree's"
-NOT_ROOT = "the kernel does not hold root's processes to this limit"
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # as in `typing`, which a worker does not load
+    from collections.abc import Mapping
+
+    from ..model.command import Limits
+
 _CPU_GRACE = 2  # seconds from SIGXCPU to SIGKILL
 _AXES = {
     resource.RLIMIT_AS: "memory",
@@ -21,27 +24,23 @@ _AXES = {
 }
 
 
-def table(
-    *,
-    memory: int | None = None,
-    processes: int | None = None,
-    cpu_seconds: float | None = None,
-    open_files: int | None = None,
-    file_size: int | None = None,
-) -> list[tuple[int, int, int]]:
-    """(resource, soft, hard) for `apply`.  The hard one as well: the soft one is the program's to raise.
+def table(limits: Limits, found: Mapping[str, object]) -> list[tuple[int, int, int]]:
+    """(resource, soft, hard) for `apply`: what no group holds, and what is meant for each process.
 
-    ``memory`` is address space: what a runtime maps and never touches counts too.
+    ``found``: what `cgroups.probe` said.  The hard limit too: the soft one is the program's to raise.
+    For memory that is address space: what a runtime maps and never touches counts too.
     """
-    limits = [
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_NPROC, processes),
-        (resource.RLIMIT_NOFILE, open_files),
-        (resource.RLIMIT_FSIZE, file_size),
+    from .cgroups import mechanism  # the paused program needs `apply` alone
+
+    bounds = [
+        (resource.RLIMIT_AS, None if mechanism(found, "memory") else limits.max_memory_bytes),
+        (resource.RLIMIT_NPROC, None if mechanism(found, "processes") else limits.max_processes),
+        (resource.RLIMIT_NOFILE, limits.max_open_files),
+        (resource.RLIMIT_FSIZE, limits.max_file_bytes),
     ]
-    rows = [(which, value, value) for which, value in limits if value is not None]
-    if cpu_seconds is not None:
-        whole = math.ceil(cpu_seconds)  # the kernel's unit: never before the time is over
+    rows = [(which, value, value) for which, value in bounds if value is not None]
+    if limits.max_cpu_seconds is not None:
+        whole = math.ceil(limits.max_cpu_seconds)  # the kernel's unit: never before the time is over
         rows.append((resource.RLIMIT_CPU, whole, whole + _CPU_GRACE))
     return rows
 

@@ -23,20 +23,18 @@ _AXIS = {"memory": "memory", "processes": "processes", "cpus": "cpu"}
 _EVENTS = 4096  # bytes that are more than such a file has
 
 
-def group_name(directory_id: str, run_id: str, attempt: int) -> str:
-    """Whose it is, for people and for `leftovers`.  Ids have no dot."""
-    return f"{PREFIX}{directory_id}.{run_id}.{attempt}"
-
-
 class RunCgroups:
-    """The groups of one run.  Made and left by its worker, which is in none of them."""
+    """The groups of one run.  Made and left by its worker, which is in none of them.
+
+    ``name`` says whose they are, for people and for `leftovers`: directory id, run id and attempt, with dots.
+    """
 
     def __init__(self, plan: Mapping[str, object], name: str) -> None:
         v2, v1 = plan.get("v2"), plan.get("v1")
         self._plan = plan
-        self._v2 = os.path.join(v2, name) if isinstance(v2, str) else None
+        self._v2 = os.path.join(v2, PREFIX + name) if isinstance(v2, str) else None
         parents = v1 if isinstance(v1, dict) else {}
-        self._v1 = {controller: os.path.join(parent, name) for controller, parent in parents.items()}
+        self._v1 = {controller: os.path.join(parent, PREFIX + name) for controller, parent in parents.items()}
         self._made: list[str] = []
 
     def make(self) -> dict[str, str]:
@@ -95,10 +93,10 @@ class RunCgroups:
     def oom_watch(self) -> tuple[int, int] | None:
         """A descriptor, and the events of epoll(7) on it, when `oom_kills` may have changed.
 
-        None without a group for memory.  Raises OSError.
+        None where memory is not limited.  Raises OSError.
         """
         home = self._home("memory")
-        if home not in self._made:
+        if home not in self._made or self._plan.get("memory") is None:
             return None
         if "memory" not in self._v1:
             fd = os.open(os.path.join(home, "memory.events"), os.O_RDONLY | os.O_CLOEXEC)
@@ -156,7 +154,7 @@ class RunCgroups:
             self._set("cpu", "cpu.max", f"{quota} {_PERIOD}")
 
     def _set(self, controller: str, name: str, value: str, *, needed: bool = True) -> None:
-        """``needed``: false where a kernel without the file has nothing to bound, as one that counts no swap."""
+        """``needed``: false where a kernel without the file has nothing to bound: it counts no swap."""
         home = self._home(controller)
         if home is None or (not needed and not os.path.exists(os.path.join(home, name))):
             return

@@ -109,6 +109,10 @@ class AxisReport(Document):
     applied: Literal["full", "partial", "none"]
     mechanism: str | None
     reason: str | None = Field(description="why it is less than was asked for")
+    oom_kills: int | None = Field(
+        default=None,
+        description="in a receipt, of memory: how many of the tree the kernel killed for want of it",
+    )
 
 
 class PtyForm(Document):

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import json
 
+from ..model.enforcement import SUBREAPER
 from ..process.gate import PausedProgram, Program, Stdio, fork_paused
-from ..process.program import ConfinementRefused
+from ..process.program import ConfinementRefused, StartFailure
 from ..sandbox import child
-from ..sandbox.plan import BUBBLEWRAP, Plan
+from ..sandbox.plan import BUBBLEWRAP, Plan, Refused, by, failed
+from .resources import Resources
 
 Report = dict[str, dict[str, object]]
 
 
-def fork_confined(message: dict[str, object], program: Program, stdio: Stdio) -> tuple[PausedProgram, Report]:
+def fork_confined(
+    message: dict[str, object], program: Program, stdio: Stdio, group: str
+) -> tuple[PausedProgram, Report, Resources | None]:
     """The paused program, confined as ``message`` (`sandbox.plan.Plan`) says, and what was enforced.
 
+    ``group``: whose groups they are, by name; what holds and watches them comes third.
     Raises StartFailure; ConfinementRefused where a required axis could not be had.
     """
     plan = Plan.from_message(message)
@@ -27,18 +32,43 @@ def fork_confined(message: dict[str, object], program: Program, stdio: Stdio) ->
 
         path, argv = bubblewrap.wrap(program.path, program.argv, plan, program.cwd)
         program = Program(path, argv, program.cwd, program.env, program.umask)
-    paused = fork_paused(program, stdio, lambda: _confine(plan, executable, terminal=stdio.terminal))
-    answer = json.loads(paused.report)
-    if "refused" in answer:
-        paused.discard()
-        raise ConfinementRefused(*answer["refused"], executable)
-    return paused, plan.report(answer["changes"])
+    resources = None if plan.cgroups is None else Resources(plan, group)
+    try:
+        lost = {} if resources is None else _changes(plan, resources.make(), executable)
+        paused = fork_paused(program, stdio, lambda: _confine(plan, executable, terminal=stdio.terminal))
+        try:
+            answer = json.loads(paused.report)
+            if "refused" in answer:
+                raise ConfinementRefused(*answer["refused"], executable)
+            if resources is not None:
+                lost |= _changes(plan, resources.admit(paused.pid), executable)
+        except StartFailure:
+            paused.discard()
+            raise
+    except StartFailure:
+        if resources is not None:
+            resources.remove()
+        raise
+    return paused, plan.report(answer["changes"] | lost), resources
+
+
+def _changes(plan: Plan, lost: dict[str, str], executable: str) -> Report:
+    """What is reported of axes whose group failed: why, by axis.  Raises ConfinementRefused."""
+    changes: Report = {}
+    for axis, reason in lost.items():
+        if axis == "tree":
+            changes[axis] = by(SUBREAPER)  # the walk over the tree holds it as well
+        elif plan.required(axis):
+            raise ConfinementRefused(axis, reason, executable)
+        else:
+            changes[axis] = failed(reason)
+    return changes
 
 
 def _confine(plan: Plan, executable: str, *, terminal: bool) -> bytes:
     """In the paused child.  What it answers is read by `fork_confined`."""
     try:
         answer: dict[str, object] = {"changes": child.confine(plan, executable, terminal=terminal)}
-    except child.Refused as refusal:
+    except Refused as refusal:
         answer = {"refused": [refusal.axis, refusal.reason]}
     return json.dumps(answer).encode()

@@ -107,7 +107,7 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> 
             desk.socket.remove()
             return _FAILED
         _record_dispatch(spec, log, cause)
-        if not _start(spec, tending, log):
+        if not _start(spec, tending, log, header.directory_id):
             desk.socket.remove()
             return _FAILED
         if waiting is not None:
@@ -136,13 +136,13 @@ def _record_dispatch(spec: Spec, log: LogWriter, cause: str | None) -> None:
     failpoint("worker.dispatched")
 
 
-def _start(spec: Spec, tending: Tending, log: LogWriter) -> bool:
+def _start(spec: Spec, tending: Tending, log: LogWriter, directory_id: str) -> bool:
     """Through the gate.  False: user code provably never ran, and the log says why."""
     try:
         check_cwd(spec.cwd)
         path = resolve(spec.argv[0], spec.cwd, spec.env.get("PATH", os.defpath))
         stdio = tending.prepare()
-        paused = _fork(spec, path, stdio, tending)
+        paused = _fork(spec, path, stdio, tending, directory_id)
         tending.watch_signals()  # the child must not have them
         tending.executable = _executable(spec, path)
         _record_release(log, paused, tending)
@@ -160,7 +160,7 @@ def _start(spec: Spec, tending: Tending, log: LogWriter) -> bool:
     return True
 
 
-def _fork(spec: Spec, path: str, stdio: Stdio, tending: Tending) -> PausedProgram:
+def _fork(spec: Spec, path: str, stdio: Stdio, tending: Tending, directory_id: str) -> PausedProgram:
     env = dict(spec.env)
     env["DURABLE_SUPERVISOR_RUN_ID"] = spec.run_id
     program = Program(path, spec.argv, spec.cwd, env, spec.umask)
@@ -169,7 +169,8 @@ def _fork(spec: Spec, path: str, stdio: Stdio, tending: Tending) -> PausedProgra
     else:
         from .confining import fork_confined  # most runs have no plan
 
-        paused, tending.enforcement = fork_confined(spec.plan, program, stdio)
+        group = f"{directory_id}.{spec.run_id}.{spec.attempt}"
+        paused, tending.enforcement, tending.resources = fork_confined(spec.plan, program, stdio, group)
     for fd in {stdio.stdin, stdio.stdout, stdio.stderr}:
         os.close(fd)
     return paused

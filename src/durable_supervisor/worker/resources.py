@@ -1,6 +1,6 @@
 """What a run's tree may use, held by the kernel in groups of its own and watched from here.
 
-Imported only for a run with a plan that has groups.
+Imported only for a run with a plan.
 """
 
 from __future__ import annotations
@@ -12,32 +12,29 @@ from collections.abc import Callable
 from ..sandbox.plan import Plan
 from ..sandbox.run_cgroups import RunCgroups
 from .poller import Poller
+from .tending import OUT_OF_MEMORY
 
-OUT_OF_MEMORY, CPU_TIME = "out_of_memory", "cpu_time"  # reasons of a stop
+CPU_TIME = "cpu_time"  # as a reason: of a stop
 _SOONEST = 0.005  # seconds to the next look at the processor time
-_OOM_LOOK = 0.01
+_OOM_PAUSE = 0.01
 _OOM_LOOKS = 100
 
 
 class Resources:
-    """From the making of the groups, before the fork, to their removal, when the tree is gone."""
+    """The groups of one run, from before the fork until the tree is gone."""
 
     def __init__(self, plan: Plan, name: str) -> None:
-        limits = plan.cgroups or {}
-        self._groups = RunCgroups(limits, name)
+        self._groups = RunCgroups(plan.cgroups or {}, name)
         self._cpu_seconds = plan.cpu_seconds
-        share = limits.get("cpus")
-        processors = os.cpu_count() or 1
-        # How fast the tree can use processor time up: nobody has to look before it could have.
-        self._cpus = min(share, processors) if isinstance(share, int | float) else processors
-        self._watch: tuple[int, int] | None = None
-        self._looks = 0
+        self._cpus = _processors((plan.cgroups or {}).get("cpus"))
+        self._short: tuple[int, int] | None = None  # descriptor and events that tell of want of memory
+        self._watch: _Watch | None = None
 
     def make(self) -> dict[str, str]:
         """Make the groups, and have every descriptor that watching them takes.  What failed, by axis."""
         lost = self._groups.make()
         try:
-            self._watch = self._groups.oom_watch()
+            self._short = self._groups.oom_watch()
         except OSError as error:
             lost["memory"] = f"a cgroup cannot be watched: {error.strerror}"
         return lost
@@ -48,11 +45,11 @@ class Resources:
 
     def watch(self, poller: Poller, due: Callable[[str], None]) -> None:
         """The program runs: call ``due`` with the reason when it is to be stopped."""
-        if self._watch is not None:
-            fd, events = self._watch
-            poller.watch(fd, events, lambda _: self._memory_is_short(fd, poller, due))
+        self._watch = _Watch(self._groups, poller, due)
+        if self._short is not None:
+            self._watch.memory(*self._short)
         if self._cpu_seconds is not None:
-            self._look_at_cpu(poller, due)
+            self._watch.cpu(self._cpu_seconds, self._cpus)
 
     def breach(self) -> str | None:
         """What the kernel's accounts say that the tree has exceeded up to now."""
@@ -62,6 +59,7 @@ class Resources:
         return CPU_TIME if self._cpu_seconds is not None and (used or 0.0) >= self._cpu_seconds else None
 
     def oom_kills(self) -> int:
+        """How many of the tree the kernel has killed for want of memory."""
         return self._groups.oom_kills()
 
     def kill(self) -> None:
@@ -72,36 +70,61 @@ class Resources:
         """Does the kernel agree that nothing is left?"""
         return self._groups.empty()
 
-    def remove(self, poller: Poller) -> None:
+    def remove(self) -> None:
         """The tree is gone, or never was released.  Groups in which something lives stay."""
         if self._watch is not None:
-            poller.forget(self._watch[0])
-            os.close(self._watch[0])
-            self._watch = None
-        for timer in (OUT_OF_MEMORY, CPU_TIME):
-            poller.cancel(timer)
+            self._watch.end()
+        if self._short is not None:
+            os.close(self._short[0])
+            self._short = None
         self._groups.remove()
 
-    def _memory_is_short(self, fd: int, poller: Poller, due: Callable[[str], None]) -> None:
-        self._groups.oom_heard(fd)
-        self._looks = 0
-        self._look_at_memory(poller, due)
 
-    def _look_at_memory(self, poller: Poller, due: Callable[[str], None]) -> None:
-        """The kernel tells of the shortage before it has chosen and killed somebody."""
-        if self.oom_kills():
-            due(OUT_OF_MEMORY)
+class _Watch:
+    """Calls ``due`` when memory or processor time is used up."""
+
+    def __init__(self, groups: RunCgroups, poller: Poller, due: Callable[[str], None]) -> None:
+        self._groups = groups
+        self._poller = poller
+        self._due = due
+        self._fd = -1
+        self._looks = 0
+
+    def memory(self, fd: int, events: int) -> None:
+        self._fd = fd
+        self._poller.watch(fd, events, lambda _: self._memory_is_short())
+
+    def cpu(self, limit: float, processors: float) -> None:
+        """Look when it could be used up at the earliest, and again then: never in between."""
+        used = self._groups.cpu_seconds()
+        if used is None:
+            return
+        if used >= limit:
+            self._due(CPU_TIME)
+            return
+        again = time.monotonic() + max((limit - used) / processors, _SOONEST)
+        self._poller.at(CPU_TIME, again, lambda: self.cpu(limit, processors))
+
+    def end(self) -> None:
+        self._poller.forget(self._fd)
+        for timer in (OUT_OF_MEMORY, CPU_TIME):
+            self._poller.cancel(timer)
+
+    def _memory_is_short(self) -> None:
+        self._groups.oom_heard(self._fd)
+        self._looks = 0
+        self._look_at_memory()
+
+    def _look_at_memory(self) -> None:
+        """The kernel tells of the want before it has chosen and killed somebody; often it finds memory."""
+        if self._groups.oom_kills():
+            self._due(OUT_OF_MEMORY)
         elif self._looks < _OOM_LOOKS:
             self._looks += 1
-            poller.at(OUT_OF_MEMORY, time.monotonic() + _OOM_LOOK, lambda: self._look_at_memory(poller, due))
+            self._poller.at(OUT_OF_MEMORY, time.monotonic() + _OOM_PAUSE, self._look_at_memory)
 
-    def _look_at_cpu(self, poller: Poller, due: Callable[[str], None]) -> None:
-        used = self._groups.cpu_seconds()
-        if self._cpu_seconds is None or used is None:
-            return
-        left = self._cpu_seconds - used
-        if left <= 0:
-            due(CPU_TIME)
-        else:
-            again = time.monotonic() + max(left / self._cpus, _SOONEST)
-            poller.at(CPU_TIME, again, lambda: self._look_at_cpu(poller, due))
+
+def _processors(share: object) -> float:
+    """How many the tree can use at once."""
+    processors = os.cpu_count() or 1
+    return min(share, processors) if isinstance(share, int | float) else processors

@@ -41,6 +41,8 @@ class Stopper:
         self._give_up = give_up
         self._ladder: Ladder | None = None
         self._terminal_of: int | None = None
+        # SIGKILL to the whole tree at once, where the kernel can do that for this run.
+        self.kill_all: Callable[[], None] | None = None
 
     @property
     def active(self) -> bool:
@@ -102,8 +104,10 @@ class Stopper:
                 self._signal(self._shells(targets), signal.SIGHUP, step)
             else:
                 self._signal(targets, signal.SIGKILL, step)
+                if self.kill_all is not None:
+                    self.kill_all()
                 failpoint("worker.killed")
-            if step is Step.GIVE_UP and targets:
+            if step is Step.GIVE_UP and (targets or self.kill_all is not None):
                 self._give_up([identity_from_stat(one).to_dict() for one in targets])
         self._after_step()
 

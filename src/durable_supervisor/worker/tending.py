@@ -27,7 +27,12 @@ from .stdin import StdinFeed
 from .stopping import LEFTOVER, Stopper
 
 REFUSED = "ENFORCEMENT_REFUSED"  # as a reason: the error code of that name
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # as in `typing`, which a worker does not load
+    from .resources import Resources
+
 DRAIN_SECONDS = 0.5  # how long a pipe held open by others may delay the end
+OUT_OF_MEMORY = "out_of_memory"  # as a reason: of a stop
 _SOCKET_DELAY = 0.01  # a run that is over by then never makes a socket file
 _LAST_READ = 8 * 1024 * 1024
 
@@ -40,6 +45,8 @@ class Tending:
         self.leader = 0
         self.executable: dict[str, object] | None = None  # requested and canonical
         self.enforcement: dict[str, dict[str, object]] = unconfined()
+        self.resources: Resources | None = None  # the groups of the tree, where the plan has any
+        self._breach: str | None = None  # what the tree had exceeded by the end of the run
         self.exit: tuple[int | None, int | None] | None = None  # exit code or signal, as waitid says
         self.stdin: StdinFeed | None = None
         self._clock = clock
@@ -58,7 +65,6 @@ class Tending:
         self._deadlines = Deadlines(self._poller, self._last_output, self._due)
         self._socket = desk.socket
         desk.controls.appliers = Effects(self).table()
-        desk.controls.acknowledged = self._acknowledged
 
     # Before the release.
 
@@ -96,9 +102,7 @@ class Tending:
 
     def _capture(self, stream: str, fd: int, cap: int, secrets: list[bytes]) -> None:
         bound = cap if self.spec.on_limit == "terminate" else None
-        self._captures.append(
-            Capture(stream, fd, secrets, self.recorder, terminate_at=bound, window=self.spec.window)
-        )
+        self._captures.append(Capture(stream, fd, secrets, self.recorder, bound))
 
     def refuse_without_host(self) -> None:
         """Nobody is left to end the run with: it never begins."""
@@ -120,6 +124,8 @@ class Tending:
         self._not_started({"reason": detail["error"], **detail})
 
     def _not_started(self, detail: dict[str, object]) -> None:
+        if self.resources is not None:
+            self.resources.remove()
         self.recorder.finish(Kind.RUN_NOT_STARTED, detail)
         failpoint("worker.refused")
         self._desk.say("not_started")
@@ -138,6 +144,9 @@ class Tending:
             self.stdin.write(feed, lambda *_: None)
             self.stdin.end(lambda *_: None)
         self._deadlines.arm(self.spec.timeout, self.spec.idle_timeout)
+        if self.resources is not None:
+            self._stopper.kill_all = self.resources.kill
+            self.resources.watch(self._poller, self._due)
         if self.host is not None:
             self.host.watch(lambda: self._due(HOST_GONE))
         self._poller.at("socket", time.monotonic() + _SOCKET_DELAY, self._socket.ensure)
@@ -153,10 +162,7 @@ class Tending:
     def _serve_once(self) -> None:
         self._poller.turn()
         self.recorder.flush()
-        if self._over or self._stopper.active:
-            self._open_windows()
         for capture in self._captures:
-            capture.read_on()  # the disk, for one, may have turned out to be full
             if capture.exceeded and not self._stopper.active:
                 self._due(f"{capture.stream}_limit")
         if self.exit is not None and not self._finished:
@@ -200,16 +206,11 @@ class Tending:
             return
         self._look_at_children()
         if not self._over:
-            self.begin_stop(reason, self.spec.grace)
+            self.begin_stop(reason, self._grace_for(reason))
 
-    def _acknowledged(self, stdout: int, stderr: int) -> None:
-        for capture in self._captures:
-            capture.acknowledge(stdout if capture.stream == "stdout" else stderr)
-
-    def _open_windows(self) -> None:
-        """What ends is not held up by anybody who does not read."""
-        for capture in self._captures:
-            capture.open_window()
+    def _grace_for(self, reason: str | None) -> float:
+        """Who has seen one of its own killed for want of memory is not waited for: it may want more."""
+        return 0.0 if reason == OUT_OF_MEMORY else self.spec.grace
 
     def _last_output(self) -> float:
         return max(capture.active_at for capture in self._captures)
@@ -229,6 +230,8 @@ class Tending:
         self.recorder.record(Kind.PROGRAM_EXITED, {"code": self.exit[0], "signal": self.exit[1]})
         self.recorder.flush()
         failpoint("worker.exited")
+        if self.resources is not None and self._over:
+            self._breach = self.resources.breach()
         # A terminal goes with the leader, whose session it controls: nobody else can read from it.
         if self.stdin is not None and (self._over or self.spec.pty is not None):
             self.stdin.abandon()
@@ -243,10 +246,13 @@ class Tending:
             self._poller.at("drain", self._drain_until, lambda: None)
             return
         tree.reap_others(self.leader)
-        if tree.children_of(os.getpid()) == [self.leader]:
+        if tree.children_of(os.getpid()) == [self.leader] and self._groups_are_empty():
             self._finish([])
         elif not self._stopper.active and self.spec.completion == "leader":
-            self.begin_stop(LEFTOVER, self.spec.grace)
+            self.begin_stop(LEFTOVER, self._grace_for(self._breach))
+
+    def _groups_are_empty(self) -> bool:
+        return self.resources is None or self.resources.empty()
 
     # The end.
 
@@ -265,6 +271,9 @@ class Tending:
         output = self._close_output()
         os.waitid(os.P_PID, self.leader, os.WEXITED)
         failpoint("worker.reaped")
+        confirmed = not survivors and _nothing_left() and self._groups_are_empty()
+        if self.resources is not None:
+            self._account(self.resources)
         stop = self._stopper.summary()
         wall, elapsed = self._clock.wall_ns(), self._clock.elapsed_ns()
         receipt = make_receipt(
@@ -277,7 +286,7 @@ class Tending:
             stdin_bytes=self.stdin.written if self.stdin is not None else 0,
             survivors=survivors,
             stop=stop,
-            cleanup_confirmed=not survivors and _nothing_left(),
+            cleanup_confirmed=confirmed,
             run_id=self.spec.run_id,
             executable=self.executable,
             enforcement=self.enforcement,
@@ -289,13 +298,21 @@ class Tending:
         failpoint("worker.finished")
 
     def _exceeded(self) -> str | None:
-        """A program that wrote too much and left before it could be stopped has exceeded all the same."""
-        return next((f"{capture.stream}_limit" for capture in self._captures if capture.exceeded), None)
+        """A program that used too much and left before it could be stopped has exceeded all the same."""
+        written = (f"{capture.stream}_limit" for capture in self._captures if capture.exceeded)
+        return next(written, self._breach)
+
+    def _account(self, resources: Resources) -> None:
+        """The kernel's last word on what was used; nothing is left that could use more."""
+        if not self._over:
+            self._breach = resources.breach()
+        if self.enforcement["memory"]["requested"] is not None:
+            self.enforcement["memory"]["oom_kills"] = resources.oom_kills()
+        resources.remove()
 
     def _close_output(self) -> dict[str, object]:
         """Totals of each stream; ``complete`` is false when its pipe never reported end-of-file."""
         complete = {}
-        self._open_windows()
         for capture in self._captures:
             capture.read_all(self._poller, _LAST_READ)  # the last of the tree may have written since
             complete[capture.stream] = not capture.open
