@@ -65,6 +65,7 @@ class Tending:
         self._deadlines = Deadlines(self._poller, self._last_output, self._due)
         self._socket = desk.socket
         desk.controls.appliers = Effects(self).table()
+        desk.controls.acknowledged = self._acknowledged
 
     # Before the release.
 
@@ -102,7 +103,9 @@ class Tending:
 
     def _capture(self, stream: str, fd: int, cap: int, secrets: list[bytes]) -> None:
         bound = cap if self.spec.on_limit == "terminate" else None
-        self._captures.append(Capture(stream, fd, secrets, self.recorder, bound))
+        self._captures.append(
+            Capture(stream, fd, secrets, self.recorder, terminate_at=bound, window=self.spec.window)
+        )
 
     def refuse_without_host(self) -> None:
         """Nobody is left to end the run with: it never begins."""
@@ -162,7 +165,10 @@ class Tending:
     def _serve_once(self) -> None:
         self._poller.turn()
         self.recorder.flush()
+        if self._over or self._stopper.active:
+            self._open_windows()
         for capture in self._captures:
+            capture.read_on()  # the disk, for one, may have turned out to be full
             if capture.exceeded and not self._stopper.active:
                 self._due(f"{capture.stream}_limit")
         if self.exit is not None and not self._finished:
@@ -211,6 +217,15 @@ class Tending:
     def _grace_for(self, reason: str | None) -> float:
         """Who has seen one of its own killed for want of memory is not waited for: it may want more."""
         return 0.0 if reason == OUT_OF_MEMORY else self.spec.grace
+
+    def _acknowledged(self, stdout: int, stderr: int) -> None:
+        for capture in self._captures:
+            capture.acknowledge(stdout if capture.stream == "stdout" else stderr)
+
+    def _open_windows(self) -> None:
+        """What ends is not held up by anybody who does not read."""
+        for capture in self._captures:
+            capture.open_window()
 
     def _last_output(self) -> float:
         return max(capture.active_at for capture in self._captures)
@@ -313,6 +328,7 @@ class Tending:
     def _close_output(self) -> dict[str, object]:
         """Totals of each stream; ``complete`` is false when its pipe never reported end-of-file."""
         complete = {}
+        self._open_windows()
         for capture in self._captures:
             capture.read_all(self._poller, _LAST_READ)  # the last of the tree may have written since
             complete[capture.stream] = not capture.open
