@@ -10,14 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void report(const char *name, long result)
+__attribute__((unused)) static void report(const char *name, long result)
 {
     printf("%s %s\n", name, result < 0 ? strerrorname_np(errno) : "done");
     fflush(stdout);
 }
 
 /* Start over as a daemon that nobody knows: two forks, a session of its own, an empty environment. */
-static void start_over(char **argv)
+__attribute__((unused)) static void start_over(char **argv)
 {
     int done[2];
     char last;
