@@ -27,6 +27,7 @@ class _Steps:
         self.terminal = terminal
         self.changes: Changes = {}
         self.sockets = plan.seccomp.get("sockets")
+        self.is_wrapped = plan.files is not None and plan.files.backend == BUBBLEWRAP
 
     def give_up(self, axis: str, change: dict[str, object]) -> None:
         """Raises Refused where the axis is required."""
@@ -54,7 +55,7 @@ class _Steps:
 
     def _without_network(self, reason: str) -> None:
         """No namespace of its own: then no socket at all, where none is what was asked for."""
-        if self.plan.network is not None and self.plan.network["mode"] == "none":
+        if self.plan.network is not None and self.plan.network["mode"] == "none" and self.plan.seccomp:
             self.sockets = "none"
             self.changes["network"] = by("seccomp")
         else:
@@ -82,6 +83,21 @@ class _Steps:
         except OSError as error:
             self.give_up("files", failed(_text("landlock", error)))
         paths.close_all(allowed)
+
+    def wrapped(self, files: Files) -> None:
+        """What bubblewrap is given; it does the rest, or does not execute the program."""
+        from . import bubblewrap, landlock, paths, privileges, seccomp
+
+        grants = paths.open_grants(files)
+        try:
+            # Before there were scopes, a domain had to handle files, and none that does can mount.
+            if self.plan.landlock_scope and landlock.probe() >= landlock.SCOPES_SINCE:
+                privileges.gain_none()
+                landlock.restrict(None)
+            wanted = self.plan.seccomp
+            bubblewrap.hand_over(grants, seccomp.program(wanted | {"tracing": True}) if wanted else b"")
+        except OSError as error:
+            raise Refused("files", _text("bubblewrap", error)) from None
 
     def privileges(self) -> None:
         if not self.plan.privileges:
@@ -114,14 +130,8 @@ class _Steps:
     def seccomp(self) -> None:
         from . import seccomp
 
-        rules = self.plan.seccomp | {"sockets": self.sockets}
         try:
-            if self.plan.files is not None and self.plan.files.backend == BUBBLEWRAP:
-                from . import bubblewrap
-
-                bubblewrap.hand_over(seccomp.program(rules))
-            else:
-                seccomp.install(rules)
+            seccomp.install(self.plan.seccomp | {"sockets": self.sockets})
         except OSError as error:
             self._without_filter(_text("seccomp", error))
 
@@ -142,15 +152,17 @@ def confine(plan: Plan, executable: str, *, terminal: bool) -> Changes:
     steps = _Steps(plan, executable, terminal)
     if any(plan.namespaces.values()):
         steps.namespaces()
-    if plan.files is not None and plan.files.backend == LANDLOCK:
-        steps.files(plan.files)
-    else:
+    if plan.files is None:
         steps.privileges()
         if plan.landlock_scope:
             steps.scope()
+    elif steps.is_wrapped:
+        steps.wrapped(plan.files)
+    else:
+        steps.files(plan.files)
     if plan.rlimits:
         steps.rlimits()
-    if plan.seccomp:
+    if plan.seccomp and not steps.is_wrapped:
         steps.seccomp()
     return steps.changes
 

@@ -28,7 +28,8 @@ _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _FIRST = (1 << 13) - 1
 _SINCE = {2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEV}
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV  # the others are of directories
-_SCOPES_SINCE, _ABSTRACT_UNIX_SOCKETS, _SIGNALS = 6, 1, 2  # what may end at the domain
+_ABSTRACT_UNIX_SOCKETS, _SIGNALS = 1, 2  # what may end at the domain
+SCOPES_SINCE = 6
 TRUNCATE_SINCE = 3  # before, what may be read could be cut off too
 
 _READING = _READ_FILE | _READ_DIR
@@ -89,14 +90,14 @@ def _least(abi: int) -> int:
 
     Where rules say anything of files, moving one between directories is denied unless allowed.
     """
-    if abi >= _SCOPES_SINCE:
+    if abi >= SCOPES_SINCE:
         return 0
     return _MAKE_BLOCK | (_REFER if abi >= 2 else 0)
 
 
 def _attributes(handled: int, scopes: int, abi: int) -> tuple[bytes, int]:
     """The struct as far as this kernel knows it, and its size."""
-    size = 8 if abi < 4 else 16 if abi < _SCOPES_SINCE else 24
+    size = 8 if abi < 4 else 16 if abi < SCOPES_SINCE else 24
     return _RULESET.pack(handled, 0, scopes)[:size], size
 
 

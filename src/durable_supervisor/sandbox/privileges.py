@@ -38,9 +38,14 @@ def drop() -> None:
             prctl(_PR_CAPBSET_DROP, capability)
     prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     call(capset, _HEADER.pack(_VERSION_3, 0), _SETS.pack(*[0] * 6))
-    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    gain_none()
     if any(_capabilities(capget)) or prctl(_PR_GET_NO_NEW_PRIVS) != 1:
         raise OSError(errno.EPERM, "some are left")
+
+
+def gain_none() -> None:
+    """Whatever is executed gets no more than there is now (no_new_privs).  Raises OSError."""
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def probe() -> bool:

@@ -39,7 +39,8 @@ def fork_confined(
         try:
             answer = json.loads(paused.report)
             if "refused" in answer:
-                raise ConfinementRefused(*answer["refused"], executable)
+                axis, reason = answer["refused"]
+                raise ConfinementRefused(axis, reason, executable)
             if resources is not None:
                 lost |= _changes(plan, resources.admit(paused.pid), executable)
         except StartFailure:

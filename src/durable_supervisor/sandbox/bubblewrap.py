@@ -1,0 +1,75 @@
+"""The second mechanism for files: a root of its own, with nothing in it but what may be used (bwrap(1)).
+
+bubblewrap makes its own namespaces, gives up capabilities and takes the system call filter itself, so
+none of that is done before it is executed.  Grants reach it as descriptors, so that what is
+mounted is what was looked at; their numbers are agreed before the fork, and the child puts them there.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .paths import ALL, DEVICES, EXECUTABLE, READABLE, WRITE, Open
+from .plan import Plan
+from .trial import succeeds
+
+_PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap")
+_FILTER_FD = 299
+_FIRST_GRANT_FD = 300  # above whatever the child has open by then
+
+
+def wrap(path: str, argv: list[str], plan: Plan, cwd: str) -> tuple[str, list[str]]:
+    """What to execute instead of the program.  It has ``path`` as its own ``argv[0]`` then."""
+    files = plan.files
+    if files is None or files.bwrap is None:
+        raise ValueError("the plan has no bubblewrap")
+    wrapped = [files.bwrap, "--cap-drop", "ALL"]
+    if os.geteuid() != 0:
+        wrapped.append("--unshare-user")
+    if plan.network is not None and plan.network["mechanism"] == "namespace":
+        wrapped.append("--unshare-net")
+    for base in (*EXECUTABLE, *READABLE):
+        wrapped += ["--ro-bind-try", base, base]
+    for device in DEVICES:
+        wrapped += ["--dev-bind-try", device, device]
+    for number, (target, access, _, _) in enumerate(files.grants, _FIRST_GRANT_FD):
+        wrapped += ["--bind-fd" if access in (WRITE, ALL) else "--ro-bind-fd", str(number), target]
+    if not _visible(path, [*EXECUTABLE, *(grant[0] for grant in files.grants)]):
+        wrapped += ["--ro-bind", path, path]
+    if plan.seccomp:
+        wrapped += ["--seccomp", str(_FILTER_FD)]
+    return files.bwrap, [*wrapped, "--chdir", cwd, "--", path, *argv[1:]]
+
+
+def hand_over(grants: list[Open], rules: bytes) -> None:
+    """Put the descriptors where `wrap` said that they are.  In the paused child.  Raises OSError."""
+    for number, grant in enumerate(grants, _FIRST_GRANT_FD):
+        os.dup2(grant.fd, number, inheritable=True)
+        os.close(grant.fd)
+    if rules:
+        held = os.memfd_create("filter")
+        os.write(held, rules)
+        os.lseek(held, 0, os.SEEK_SET)
+        os.dup2(held, _FILTER_FD, inheritable=True)
+
+
+def probe() -> str | None:
+    """The path of one that works here for this user, and takes descriptors of what it should mount."""
+    found = next((place for place in _PLACES if os.access(place, os.X_OK)), None)
+    return found if found is not None and succeeds(lambda: _becomes(found)) else None
+
+
+def _becomes(bwrap: str) -> bool:
+    """Executes it, silently: its exit status is the answer."""
+    root = os.open("/", os.O_PATH)  # inherited below
+    os.set_inheritable(root, True)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in range(3):
+        os.dup2(nothing, fd, inheritable=True)
+    user = [] if os.geteuid() == 0 else ["--unshare-user"]
+    mounts = ["--ro-bind-fd", str(root), "/", "--dev-bind", "/dev/null", "/dev/null"]
+    os.execv(bwrap, [bwrap, *user, "--cap-drop", "ALL", "--unshare-net", *mounts, "--", "true"])
+
+
+def _visible(path: str, places: list[str]) -> bool:
+    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
