@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor import Command, RunState, Supervisor
+from durable_supervisor import Command, ErrorCode, Supervisor, SupervisorError
 from durable_supervisor.testing import CrashInjector, FakeProgram, FakePrograms, failpoint, report
 from durable_supervisor.testing.crash import points
 from durable_supervisor.testing.leftovers import leaked
@@ -32,8 +32,10 @@ async def a_host(state_dir: Path, program: FakeProgram) -> None:
         run = await sup.start(program.command(), request_id="r-1")
         report(run_id=run.id)
         failpoint("host.started")
-        seen = await sup.wait(run.id)
-        report(state=seen.state.value)
+        try:
+            await sup.wait(run.id)
+        except SupervisorError as error:
+            report(code=error.code.value)
 
 
 def a_failing_host() -> None:
@@ -64,11 +66,10 @@ def test_a_worker_dies_at_its_point_and_the_host_sees_it(
     injector: CrashInjector, state_dir: Path, program: FakeProgram
 ) -> None:
     host = injector.start(a_host, state_dir, program, at="worker.running")
-    run_id = host.wait_for("run_id")
-    injector.kill_program(run_id)
     host.wait()
     assert not host.killed
-    assert host.reported["state"] == RunState.UNKNOWN.value
+    assert host.reported["code"] == ErrorCode.OUTCOME_UNKNOWN.value
+    injector.kill_program(host.reported["run_id"])
     assert program.once().code is None
 
 

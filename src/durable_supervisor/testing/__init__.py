@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ..process.failpoints import failpoint
     from .crash import CrashInjector, Host
     from .fake import Execution, FakeProgram, FakePrograms
+    from .hosted import HostedSupervisor
     from .reports import report
 
 _MODULES = {
@@ -19,6 +20,7 @@ _MODULES = {
     "FakeProgram": "durable_supervisor.testing.fake",
     "FakePrograms": "durable_supervisor.testing.fake",
     "Host": "durable_supervisor.testing.crash",
+    "HostedSupervisor": "durable_supervisor.testing.hosted",
     "failpoint": "durable_supervisor.process.failpoints",
     "report": "durable_supervisor.testing.reports",
 }
@@ -29,6 +31,7 @@ __all__ = [
     "FakeProgram",
     "FakePrograms",
     "Host",
+    "HostedSupervisor",
     "failpoint",
     "report",
 ]

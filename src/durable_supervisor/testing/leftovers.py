@@ -64,6 +64,16 @@ def leaked(state_dir: str | os.PathLike[str], patience: float) -> dict[str, str]
     return {run_id: what for run_id, (_, what) in found.items()}
 
 
+def until_gone(state_dir: str | os.PathLike[str], patience: float) -> bool:
+    """Is nothing left alive, at the latest after ``patience`` seconds?"""
+    deadline = time.monotonic() + patience
+    while _alive(state_dir):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE)
+    return True
+
+
 def end_all(state_dir: str | os.PathLike[str]) -> list[int]:
     """SIGKILL the workers and programs that the logs name, and all below them; the pids reached.
 

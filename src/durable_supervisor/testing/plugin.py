@@ -8,6 +8,7 @@ under none.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from .crash import CrashInjector
     from .fake import FakePrograms
+    from .hosted import HostedSupervisor
 
 LEAK_MARKER = "durable_leaks"
 _PATIENCE = 5.0  # seconds that a worker whose run is over has to be gone
@@ -46,11 +48,24 @@ def durable_state_dir(
     monkeypatch.setenv("DURABLE_SUPERVISOR_STATE_DIR", str(path))
     monkeypatch.delenv("DURABLE_SUPERVISOR_SOCKET", raising=False)
     yield path
+    _let_go_of(path)
     tolerated = request.node.get_closest_marker(LEAK_MARKER) is not None
     leaks = {} if tolerated else leftovers.leaked(path, _PATIENCE)
     leftovers.end_all(path)
-    if leaks:
-        pytest.fail(_message(leaks), pytrace=False)
+    ended = leftovers.until_gone(path, _PATIENCE)
+    if leaks or not ended:
+        pytest.fail(_message(leaks, ended), pytrace=False)
+
+
+@pytest.fixture
+def durable_supervisor(durable_state_dir: Path) -> HostedSupervisor:
+    """A supervisor of that directory, for sync tests (``.sync``) and for async ones of any plugin.
+
+    It lives in a thread of its own, and is the one that `run`, `stream` and `spawn` use in this test.
+    """
+    from .hosted import HostedSupervisor
+
+    return HostedSupervisor()
 
 
 @pytest.fixture
@@ -71,6 +86,13 @@ def crash_injector(durable_state_dir: Path, tmp_path: Path) -> Iterator[CrashInj
     injector.close()
 
 
-def _message(leaks: dict[str, str]) -> str:
-    lines = [f"  {run_id}: {what}" for run_id, what in sorted(leaks.items())]
-    return "\n".join(["the test left runs behind, which were ended now:", *lines])
+def _let_go_of(state_dir: Path) -> None:
+    """The session that `run` and its like share has it open, if anything of the product was used."""
+    used = sys.modules.get("durable_supervisor.api.shared")
+    if used is not None:
+        used.shared().release(state_dir)
+
+
+def _message(leaks: dict[str, str], ended: bool) -> str:
+    head = f"the test left runs behind, which {'were ended now' if ended else 'could not all be ended'}:"
+    return "\n".join([head, *(f"  {run_id}: {what}" for run_id, what in sorted(leaks.items()))])
