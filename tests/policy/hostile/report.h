@@ -28,7 +28,9 @@ __attribute__((unused)) static void start_over(char **argv)
         setsid();
         if (fork() != 0)
             _exit(0);
+        dup2(done[1], 0); /* the one place where it is not a descriptor too many */
         close(done[0]);
+        close(done[1]);
         execve("/proc/self/exe", argv, empty);
         _exit(3);
     }
