@@ -18,7 +18,7 @@ from durable_supervisor.client.verbs import RESEND
 from durable_supervisor.supervisor import attach, observer, supervisor
 
 # What belongs to whoever owns the directory, or serves it.
-OWNERS = {"journal", "open", "recover", "shutdown", "follow_pages"}
+OWNERS = {"journal", "open", "recover", "shutdown", "follow_pages", "write_piece"}
 # Of arguments: the facts of the calling process, which a client sends by itself.
 OWNERS_ARGUMENTS = {"start": {"host"}, "resolve": {"by_uid"}}
 
@@ -89,7 +89,7 @@ def test_a_viewer_has_nothing_that_another_has_not() -> None:
         for cls in (attach.Attachment, Attachment, SyncAttachment)
     )
     assert own >= {*VIEWING, "holds_lease", "lost"}
-    assert face == sync == own - {"cursor"}
+    assert face == sync == own - {"cursor", "write_piece"}
 
 
 def test_each_verb_says_what_becomes_of_it() -> None:

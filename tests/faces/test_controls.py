@@ -69,6 +69,25 @@ async def test_every_write_has_its_receipt(face: Face) -> None:
     assert await face.output(run) == b"".join(pieces)
 
 
+async def test_a_stdin_takes_no_more_than_its_bound(face: Face) -> None:
+    """A write is taken whole or not at all, also one that goes in pieces."""
+    bound = 3 << 20
+    run = await face.start(["wc", "-c"], stdin="open", max_stdin_bytes=bound)
+    await face.sup.write_stdin(run.id, b"first")
+    for size in (bound, bound - 4):
+        async with refusing(ErrorCode.INVALID_REQUEST, Phase.VALIDATE, {"field": "data", "confirmed": 0}):
+            await face.sup.write_stdin(run.id, bytes(size))
+    await face.sup.write_stdin(run.id, bytes(bound - 5))
+    async with refusing(ErrorCode.INVALID_REQUEST, Phase.VALIDATE, {"field": "data", "confirmed": 0}):
+        await face.sup.write_stdin(run.id, b"x")
+    await face.sup.write_stdin(run.id, b"", eof=True)
+    seen = await face.wait(run)
+    assert (seen.receipt or {})["stdin_bytes"] == bound
+    assert (await face.output(run)).strip() == str(bound).encode()
+    async with refusing(ErrorCode.INVALID_REQUEST, Phase.VALIDATE, {"field": "stdin"}):
+        await face.start(["cat"], stdin=b"12345", max_stdin_bytes=4)
+
+
 async def test_a_stdin_that_takes_nothing(face: Face) -> None:
     run = await face.start(["sleep", "60"])
     closed = {"run_id": run.id, "bytes": 0, "confirmed": 0}
@@ -102,7 +121,7 @@ async def test_a_run_that_there_is_not(face: Face) -> None:
 
 
 async def test_a_terminal_and_its_size(face: Face) -> None:
-    script = "tty >/dev/null && stty size; trap 'stty size; exit 0' WINCH; while :; do sleep 0.02; done"
+    script = "trap 'stty size; exit 0' WINCH; tty >/dev/null && stty size; while :; do sleep 0.02; done"
     run = await face.sh(script, pty=Terminal(columns=90, rows=30))
     await face.printed(run, b"30 90\r\n")
     seen = await face.sup.inspect(run.id)

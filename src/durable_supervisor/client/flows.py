@@ -108,7 +108,8 @@ def write_stdin(calls: Calls, run: str, data: BytesLike, eof: bool, timeout: flo
     for begin in begins:
         piece, last = whole[begin : begin + _PIECE], begin == begins[-1]
         try:
-            receipt = yield from calls.do(verbs.write_stdin(run, piece, eof and last, timeout))
+            following = len(whole) - begin - len(piece)
+            receipt = yield from calls.do(verbs.write_stdin(run, piece, following, eof and last, timeout))
         except SupervisorError as error:
             error.details["confirmed"] = begin + _confirmed(error)
             raise

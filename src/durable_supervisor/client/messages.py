@@ -25,7 +25,9 @@ def input_target(run: str, writer: str) -> str:
 def input_messages(data: bytes, *, eof: bool) -> Iterator[tuple[str, Form]]:
     """At least one; a piece of stdin is at most a MiB."""
     for begin in range(0, len(data), _PIECE) if data or eof else [0]:
-        yield "stdin", {"base64": base64.b64encode(data[begin : begin + _PIECE]).decode("ascii")}
+        piece = data[begin : begin + _PIECE]
+        following = len(data) - begin - len(piece)
+        yield "stdin", {"base64": base64.b64encode(piece).decode("ascii"), "following": following}
     if eof:
         yield "eof", {}
 

@@ -149,11 +149,13 @@ def signal(run: str, signo: int | str, target: str, timeout: float) -> Call[Cont
     return Call(_deed("signal", run, form, timeout), ControlReceipt.from_dict)
 
 
-def write_stdin(run: str, piece: bytes, eof: bool, timeout: float) -> Call[ControlReceipt]:
-    """One piece, of no more than the service takes at once."""
+def write_stdin(run: str, piece: bytes, following: int, eof: bool, timeout: float) -> Call[ControlReceipt]:
+    """One piece, of no more than the service takes at once; ``following`` bytes are to come behind it."""
     check_timeout("timeout", timeout)
     query = [("eof", "true" if eof else "false"), ("timeout", _decimal(timeout))]
     request = Request(
+    if following:
+        query.append(("following", str(following)))
         "write_stdin",
         "POST",
         with_query(_of(run, "write-stdin"), query),

@@ -149,4 +149,10 @@ TIMEOUT = Parameter(
 )
 EVENTS = Parameter("events", _truth, "false: the input alone, without the events", _BOOLEAN)
 EOF_AFTER = Parameter("eof", _truth, "true: close the stdin afterwards", _BOOLEAN)
+FOLLOWING = Parameter(
+    "following",
+    _whole,
+    "bytes that further requests bring of the same write: max_stdin_bytes admits all of it, or none",
+    {"type": "integer", "minimum": 0},
+)
 DETAIL = one_of("detail", "full: inspect documents instead of summaries", "summary", "full")

@@ -102,9 +102,10 @@ async def signal(call: Call) -> web.Response:
 async def write_stdin(call: Call) -> web.Response:
     """Write the body to the program's stdin."""
     run_id = await call.run()
-    writing = call.supervisor.write_stdin(
+    writing = call.supervisor.write_piece(
         run_id,
         call.body,
+        following=call.query.get("following", 0),
         eof=call.query.get("eof", False),
         timeout=call.query.get("timeout", _STDIN_SECONDS),
     )
@@ -193,7 +194,7 @@ routes = [
         write_stdin,
         "Write the body to the program's open stdin; answers when the bytes are in its pipe",
         {200: "control"},
-        query=(queries.EOF_AFTER, queries.TIMEOUT),
+        query=(queries.EOF_AFTER, queries.FOLLOWING, queries.TIMEOUT),
         body=BYTES,
         failures=(
             *OF_A_RUN,

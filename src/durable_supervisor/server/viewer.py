@@ -137,9 +137,9 @@ class Viewer:
         """Apart from the rest: a program that does not read must not keep a resize or a lease waiting."""
         while True:
             message = await self._inputs.get()
-            data = message.data if isinstance(message, StdinMessage) else b""
+            eof = isinstance(message, EofMessage)
             try:
-                receipt = await self._attached.write_stdin(data, eof=isinstance(message, EofMessage))
+                receipt = await self._attached.write_piece(message.data, following=message.following, eof=eof)
             except SupervisorError as error:
                 await self._send(_failed(error, message.id))
             else:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .observer import Observer
 
 _LEASE_SECONDS = 10.0
+_STDIN_SECONDS = 30.0
 _UNLEASE_SECONDS = 1.0
 
 
@@ -108,6 +109,10 @@ class Attachment:
     ) -> ControlReceipt:
         """See `Observer.write_stdin`."""
         return await self._controller.write_stdin(self._run, data, eof, timeout)
+
+    async def write_piece(self, piece: BytesLike, *, following: int, eof: bool) -> ControlReceipt:
+        """See `Observer.write_piece`."""
+        return await self._controller.write_stdin(self._run, piece, eof, _STDIN_SECONDS, following)
 
     async def resize(self, columns: int, rows: int, *, timeout: float = 5.0) -> ControlReceipt:
         """See `Observer.resize`."""

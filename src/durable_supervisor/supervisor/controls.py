@@ -78,12 +78,15 @@ class Controller:
             raise _not_running(await self._lookup.view(run))
         return receipt
 
-    async def write_stdin(self, run: str, data: BytesLike, eof: bool, timeout: float) -> ControlReceipt:
+    async def write_stdin(
+        self, run: str, data: BytesLike, eof: bool, timeout: float, following: int = 0
+    ) -> ControlReceipt:
         whole, written = stdin_bytes(data), 0
         try:
             while written < len(whole):
                 piece = whole[written : written + _PIECE]
-                receipt = await self._write(run, piece, timeout)
+                rest = len(whole) - written - len(piece) + following
+                receipt = await self._write(run, piece, timeout, rest)
                 written += len(piece)
             if eof:
                 return await self._control(run, {"op": "close_stdin"}, b"", timeout)
@@ -92,8 +95,10 @@ class Controller:
             error.details["confirmed"] = written
             raise
 
-    async def _write(self, run: str, piece: bytes, timeout: float) -> ControlReceipt:
-        receipt = await self._control(run, {"op": "stdin"}, piece, timeout)
+    async def _write(self, run: str, piece: bytes, timeout: float, following: int = 0) -> ControlReceipt:
+        receipt = await self._control(run, {"op": "stdin", "following": following}, piece, timeout)
+        if receipt.result == "over_limit":
+            raise invalid("data", "would make its stdin longer than limits.max_stdin_bytes")
         if receipt.result != "written":
             raise _stdin_refused(receipt)
         return receipt

@@ -239,10 +239,18 @@ class Observer:
         """Write to the program's open stdin; the receipt comes when the bytes are in its pipe.
 
         ``eof`` closes it afterwards.  A large write goes in pieces: ``details["confirmed"]`` of a
-        failure says how many bytes are sure to be written.  Raises ``STDIN_CLOSED``, ``NOT_RUNNING``,
+        failure says how many bytes are sure to be written.  One that would exceed the run's
+        ``max_stdin_bytes`` is an ``INVALID_REQUEST``, and nothing of it is written.  Raises
+        ``STDIN_CLOSED``, ``NOT_RUNNING``,
         ``NOT_CONFIRMED``, ``BUSY``, and ``WRITER_BUSY`` while an attached viewer has the input.
         """
         return await self._controller.write_stdin(run, data, eof, timeout)
+
+    async def write_piece(
+        self, run: str, piece: BytesLike, *, following: int, eof: bool, timeout: float
+    ) -> ControlReceipt:
+        """As `write_stdin`, of a write that comes in pieces: ``following`` bytes of it are to come."""
+        return await self._controller.write_stdin(run, piece, eof, timeout, following)
 
     async def resize(self, run: str, columns: int, rows: int, *, timeout: float = 5.0) -> ControlReceipt:
         """Tell the program's terminal its new size; the program gets SIGWINCH.

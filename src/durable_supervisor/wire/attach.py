@@ -6,11 +6,11 @@ Each message has an ``id`` of the viewer's choice, which its one answer carries 
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, RootModel
 
-from .base import Document, Side
+from .base import Count, Document, Side
 from .requests import Base64Form
 
 MessageId = Annotated[str, Field(min_length=1, max_length=128)]
@@ -21,6 +21,7 @@ class StdinMessage(Base64Form):
 
     type: Literal["stdin"]
     id: MessageId
+    following: Count = 0  # bytes that further messages bring of the same write
 
     @property
     def data(self) -> bytes:
@@ -30,6 +31,8 @@ class StdinMessage(Base64Form):
 class EofMessage(Document):
     """The end of the program's stdin."""
 
+    data: ClassVar = b""
+    following: ClassVar = 0
     type: Literal["eof"]
     id: MessageId
 

@@ -91,7 +91,7 @@ class Capture:
         return min(max(0, self._window + self._acknowledged - self._recorded), _CHUNK)
 
     def read(self, poller: Poller) -> bool:
-        """One read; true if it brought bytes: not at end-of-file, nor from a pipe that is empty or held back."""
+        """One read; true if it brought bytes: not at end-of-file, nor from one that is empty or held back."""
         size = self._room() if self.open else 0
         if not size:
             return False

@@ -21,6 +21,8 @@ class Effects:
 
     def __init__(self, run: Tending) -> None:
         self._run = run
+        most = run.spec.max_stdin_bytes
+        self._stdin_left = None if most is None else most - len(run.spec.stdin_bytes)
 
     def table(self) -> dict[str, Apply]:
         return {
@@ -56,13 +58,21 @@ class Effects:
         done({"result": "delivered" if reached else "no_process", "signal": signo, "pids": reached})
 
     def _stdin(self, message: dict[str, object], blob: bytes, done: Done) -> None:
-        """Answered when the bytes are in the pipe, or when they never will be."""
-        feed = self._run.stdin
+        """Answered when the bytes are in the pipe, or when they never will be.
+
+        ``following``: how many bytes of the same write come behind these; it is taken whole or not at all.
+        """
+        feed, left = self._run.stdin, self._stdin_left
+        following = message.get("following", 0)
+        whole = len(blob) + (following if isinstance(following, int) else 0)
         if feed is None or not feed.accepts:
             done({"result": "closed", "bytes": 0})
+        elif left is not None and whole > left:
+            done({"result": "over_limit", "bytes": 0})
         elif not feed.room_for(len(blob)):
             done({"result": "busy", "bytes": 0})
         else:
+            self._stdin_left = None if left is None else left - len(blob)
             feed.write(blob, lambda result, count: done({"result": result, "bytes": count}))
 
     def _close_stdin(self, message: dict[str, object], blob: bytes, done: Done) -> None:
