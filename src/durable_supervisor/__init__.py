@@ -11,9 +11,13 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # not from typing: every worker would pay for that import
 if TYPE_CHECKING:
+    from .api.cancel import CancellationToken
     from .api.connect import connect
     from .api.open import open as open  # noqa: A004  left out of __all__, so that import * takes nobody's open()
+    from .api.run import run
     from .api.session import Session
+    from .api.spawn import Process, spawn
+    from .api.stream import Stream, stream
     from .client.aio import AsyncClient
     from .client.info import ServiceInfo
     from .client.sync import Client
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
         ShutdownReport,
         StopReceipt,
     )
+    from .model.capabilities import Capabilities, Capability
     from .model.command import Command, Completion, Limits, OnLimit, Terminal
     from .model.errors import ErrorCode, Phase, SupervisorError
     from .model.events import Event, Kind
@@ -33,9 +38,11 @@ if TYPE_CHECKING:
     from .model.page import Page
     from .model.policy import Access, Grant, Policy
     from .model.request import Lifetime
+    from .model.result import RunFailedError, RunResult
     from .model.states import RunState
     from .model.view import RunView
     from .supervisor.attach import Attachment
+    from .supervisor.capabilities import capabilities
     from .supervisor.observer import Observer
     from .supervisor.supervisor import Supervisor
 
@@ -43,6 +50,9 @@ _MODULES = {
     "Access": "model.policy",
     "AsyncClient": "client.aio",
     "Attachment": "supervisor.attach",
+    "CancellationToken": "api.cancel",
+    "Capabilities": "model.capabilities",
+    "Capability": "model.capabilities",
     "Client": "client.sync",
     "Command": "model.command",
     "Completion": "model.command",
@@ -62,27 +72,36 @@ _MODULES = {
     "Page": "model.page",
     "Phase": "model.errors",
     "Policy": "model.policy",
+    "Process": "api.spawn",
     "ReconcileReport": "model.answers",
     "Run": "model.answers",
+    "RunFailedError": "model.result",
+    "RunResult": "model.result",
     "RunState": "model.states",
     "RunView": "model.view",
     "ServiceInfo": "client.info",
     "Session": "api.session",
     "ShutdownReport": "model.answers",
     "StopReceipt": "model.answers",
+    "Stream": "api.stream",
     "Supervisor": "supervisor.supervisor",
     "SupervisorError": "model.errors",
     "Terminal": "model.command",
+    "capabilities": "supervisor.capabilities",
     "connect": "api.connect",
     "open": "api.open",
+    "run": "api.run",
+    "spawn": "api.spawn",
+    "stream": "api.stream",
 }
 
 __all__ = [
-    "Access", "AsyncClient", "Attachment", "Client", "Command", "Completion", "ControlReceipt",
-    "ErrorCode", "Event", "FeedEntry", "Grant", "Kind", "Lifetime", "Limits", "ListPage", "Observer",
-    "OnLimit", "Outcome", "OutcomeKind", "Page", "Phase", "Policy", "ReconcileReport", "Run",
-    "RunState", "RunView", "ServiceInfo", "Session", "ShutdownReport", "StopReceipt", "Supervisor",
-    "SupervisorError", "Terminal", "__version__", "connect",
+    "Access", "AsyncClient", "Attachment", "CancellationToken", "Capabilities", "Capability", "Client",
+    "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry", "Grant", "Kind",
+    "Lifetime", "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind", "Page", "Phase",
+    "Policy", "Process", "ReconcileReport", "Run", "RunFailedError", "RunResult", "RunState", "RunView",
+    "ServiceInfo", "Session", "ShutdownReport", "StopReceipt", "Stream", "Supervisor", "SupervisorError",
+    "Terminal", "__version__", "capabilities", "connect", "run", "spawn", "stream",
 ]  # fmt: skip
 
 

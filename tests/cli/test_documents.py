@@ -49,6 +49,7 @@ def test_the_documents_of_every_verb(cli: Cli, tmp_path: Path) -> None:
     one("reconcile", "reconcile")
     one("recover", "recover")
     one("doctor", "doctor")
+    one("capabilities", "capabilities")
     one("service", "service", "print")
     one("export", "export", run_id, "-o", str(tmp_path / "run.zip"))
     one("report", "report", str(tmp_path / "run.zip"), "-o", str(tmp_path / "run.html"))

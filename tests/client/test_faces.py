@@ -244,6 +244,10 @@ async def test_conflicts_name_what_differs(face: Face) -> None:
     assert caught().details["fields"] == ["argv"]
 
 
+async def test_what_can_be_enforced_where_the_service_is(face: Face, sup: Supervisor) -> None:
+    assert await face.call("capabilities") == await sup.capabilities()
+
+
 async def test_reconcile_and_resolve(face: Face) -> None:
     run = await sh(face, "exit 0")
     await face.call("wait", run, timeout=20)

@@ -34,6 +34,11 @@ async def test_info(http: Http, state_dir: Path) -> None:
     assert form["runs"] == {"held": 0, "queued": 0}
 
 
+async def test_capabilities(http: Http) -> None:
+    form = document(await http.get("/v1/capabilities"), "capabilities")
+    assert {"axis": "tree", "asked": "policy"}.items() <= form["capabilities"][0].items()
+
+
 async def test_a_run_from_start_to_end(http: Http) -> None:
     body = {"command": {"argv": ["sh", "-c", "echo hi; exit 3"]}, "request_id": "one", "labels": {"a": "b"}}
     first = document(await http.post("/v1/start", body), "start", 201)

@@ -28,10 +28,10 @@ def checks(cli: Cli, code: int = 0) -> dict[str, dict[str, Any]]:
 
 def test_a_machine_that_is_well(cli: Cli) -> None:
     found = checks(cli)
-    assert {"clock", "workers", "enforcement", "socket", "lingering"} <= found.keys()
+    assert {"clock", "workers", "tree", "network", "memory", "open files", "socket", "lingering"} <= found.keys()
     assert found["workers"]["status"] == "ok"
     assert found["clock"]["status"] == "ok"
-    assert "not enforced: memory" in found["enforcement"]["detail"]
+    assert found["tree"]["detail"] in ("policy: full (cgroup.kill)", "policy: full (subreaper)")
     assert "no service" in found["socket"]["detail"]
     assert all(check["hint"] for check in found.values() if check["status"] != "ok")
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 
 from ..model.answers import ReconcileReport, Run, StopReceipt
+from ..model.capabilities import Capabilities
 from ..model.command import Command, Completion, Limits
 from ..model.errors import ErrorCode, SupervisorError
 from ..model.ids import new_id
@@ -43,6 +44,7 @@ class Session(Observer):
     def __init__(self, place: StateDir, owner: Owner) -> None:
         super().__init__(place)
         self._owner = owner
+        self._loop = asyncio.get_running_loop()
         self._standing_by = asyncio.create_task(self._stand_by(), name="durable-supervisor-standby")
         self._closer: asyncio.Task[None] | None = None
 
@@ -143,6 +145,11 @@ class Session(Observer):
         """As `Supervisor.reconcile`."""
         self._lookup.check_open()
         return await self._owner.ask(lambda verbs: verbs.reconcile())
+
+    async def capabilities(self) -> Capabilities:
+        """As `Supervisor.capabilities`: of the owner, which starts the programs."""
+        self._lookup.check_open()
+        return await self._owner.ask(lambda verbs: verbs.capabilities())
 
     # Behind them.
 

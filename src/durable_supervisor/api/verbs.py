@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
 from ..model.arguments import BytesLike
+from ..model.capabilities import Capabilities
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
 from ..model.page import Page
@@ -103,3 +104,5 @@ class Verbs(Reading, Protocol):
     async def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView: ...
 
     async def reconcile(self) -> ReconcileReport: ...
+
+    async def capabilities(self) -> Capabilities: ...

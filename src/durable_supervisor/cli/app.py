@@ -39,6 +39,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "serve": ("verbs_serve", "serve"),
     "service": ("verbs_service", "service"),
     "doctor": ("verbs_doctor", "doctor"),
+    "capabilities": ("verbs_capabilities", "capabilities"),
 }
 # What the same is called in other tools.
 _ELSEWHERE: Final = {

@@ -11,8 +11,10 @@ import socket
 import time
 from collections.abc import Iterator
 
+from durable_supervisor.model.enforcement import AXES
 from durable_supervisor.process.clock import boot_id
 from durable_supervisor.process.locks import is_locked
+from durable_supervisor.supervisor.capabilities import capabilities
 from durable_supervisor.supervisor.hosting import UNIT_VARIABLE, cgroups, service_of
 from durable_supervisor.supervisor.spawn import spawn_zygote
 
@@ -21,7 +23,6 @@ from .checks import Check
 _PR_GET_CHILD_SUBREAPER = 37
 _FORK_SECONDS = 10.0
 _RELEASED = 1_764_000_000  # this code is no older than November 2025
-_CGROUP = "/sys/fs/cgroup"
 
 
 def machine_checks() -> Iterator[Check]:
@@ -31,7 +32,7 @@ def machine_checks() -> Iterator[Check]:
     yield _clock()
     yield _fork()
     yield _cgroup()
-    yield _enforcement()
+    yield from _enforcement()
 
 
 def _kernel() -> Iterator[Check]:
@@ -119,21 +120,15 @@ def _cgroup() -> Check:
     return Check("cgroup", "ok", max(paths, key=len, default="/"))
 
 
-def _enforcement() -> Check:
-    """What a program is held to, and what it is not."""
-    held = "enforced: wall and idle time, bytes of output, the end of the whole tree"
-    free = "not enforced: memory, CPU, number of processes, files, network"
-    return Check(
-        "enforcement",
-        "note",
-        f"{held}; {free} ({_delegation()})",
-        "bound the service's unit (MemoryMax=, TasksMax=) or run it in a container where programs need that",
-    )
-
-
-def _delegation() -> str:
-    if not os.path.exists(f"{_CGROUP}/cgroup.controllers"):
-        return "no cgroup v2 here"
-    own = next((path for path in cgroups() if path), "/")
-    procs = os.path.join(_CGROUP, own.lstrip("/"), "cgroup.procs")
-    return f"cgroup v2, {'' if os.access(procs, os.W_OK) else 'not '}delegated to you"
+def _enforcement() -> Iterator[Check]:
+    """What a program can be held to here, axis by axis."""
+    found = capabilities()
+    for axis in AXES:
+        ways = found.of(axis)
+        held = ", ".join(
+            f"{one.asked}: {one.applied}{f' ({one.mechanism})' if one.mechanism else ''}" for one in ways
+        )
+        lacks = "; ".join(dict.fromkeys(one.reason for one in ways if one.reason))
+        yield Check(axis.replace("_", " "), "note" if lacks else "ok", held, lacks)
+    for name, reason in found.probes["failed"].items():
+        yield Check(f"probe {name}", "note", f"could not tell: {reason}")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
+    from durable_supervisor.model.capabilities import Capabilities
+
 _TREE_HEADER = ["PID", "PARENT", "STATUS", "CPU", "MEMORY", "NAME"]
 _WIDE = 4096  # into a pipe nothing is cut: the reader may be grep
 
@@ -130,6 +132,22 @@ def request_table(form: Form) -> str:
             ("", "dry run: nothing was started"),
         ]
     )
+
+
+def capabilities_table(found: Capabilities) -> str:
+    """One row for each thing that may be asked for, then which probes could not tell."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("AXIS", "ASKED BY", "ENFORCED", "BY"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("WHY NOT IN FULL", overflow="fold")
+    for one in found.capabilities:
+        words = (one.axis, one.asked, one.applied, one.mechanism or "-", one.reason or "")
+        table.add_row(*(Text(escape_text(word)) for word in words))
+    failed = [(f"probe {name}", f"could not tell: {why}") for name, why in found.probes["failed"].items()]
+    return _render(table) + (fact_table(failed) if failed else "")
 
 
 def _terminal(pty: object) -> str:

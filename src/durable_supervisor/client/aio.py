@@ -17,6 +17,7 @@ from ..model.answers import (
     StopReceipt,
 )
 from ..model.arguments import BytesLike, position
+from ..model.capabilities import Capabilities
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
 from ..model.page import Page
@@ -27,7 +28,7 @@ from ..model.view import RunView
 from . import flows, verbs
 from .base import RECONNECT_SECONDS, Base
 from .drive import deliver, drive
-from .info import CAPACITY, INFO, ServiceInfo
+from .info import CAPABILITIES, CAPACITY, INFO, ServiceInfo
 from .locate import Place
 
 if TYPE_CHECKING:
@@ -85,6 +86,10 @@ class AsyncClient(Base):
     async def capacity(self) -> Capacity:
         """See `Supervisor.capacity`; for the operator."""
         return await drive(self._calls.do(CAPACITY))
+
+    async def capabilities(self) -> Capabilities:
+        """See `Supervisor.capabilities`: of the service, which starts the programs."""
+        return await drive(self._calls.do(CAPABILITIES))
 
     async def start(
         self,

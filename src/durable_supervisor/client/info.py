@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..model.answers import Capacity
+from ..model.capabilities import Capabilities
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.forms import wall_ns
 from .request import Call, Form, get
@@ -96,3 +97,4 @@ def check_version(info: ServiceInfo) -> None:
 
 INFO = Call(get("info", "/v1/info"), ServiceInfo.from_dict)
 CAPACITY = Call(INFO.request, _capacity)
+CAPABILITIES = Call(get("capabilities", "/v1/capabilities"), Capabilities.from_dict)

@@ -16,6 +16,7 @@ from ..model.answers import (
     StopReceipt,
 )
 from ..model.arguments import BytesLike, position
+from ..model.capabilities import Capabilities
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
 from ..model.page import Page
@@ -26,7 +27,7 @@ from ..model.view import RunView
 from . import flows, verbs
 from .base import RECONNECT_SECONDS, Base
 from .block import deliver, drive
-from .info import CAPACITY, INFO, ServiceInfo
+from .info import CAPABILITIES, CAPACITY, INFO, ServiceInfo
 from .locate import Place
 
 if TYPE_CHECKING:
@@ -85,6 +86,10 @@ class Client(Base):
     def capacity(self) -> Capacity:
         """See `Supervisor.capacity`; for the operator."""
         return drive(self._calls.do(CAPACITY))
+
+    def capabilities(self) -> Capabilities:
+        """See `Supervisor.capabilities`: of the service, which starts the programs."""
+        return drive(self._calls.do(CAPABILITIES))
 
     def start(
         self,

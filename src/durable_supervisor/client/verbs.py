@@ -36,6 +36,7 @@ from .request import (
 # `follow_feed` are reads that go on by a cursor for as long as the client may reconnect.
 RESEND: Final[Mapping[str, Resend]] = {
     "info": Resend.ONCE,
+    "capabilities": Resend.ONCE,
     "inspect": Resend.ONCE,
     "list": Resend.ONCE,
     "events": Resend.ONCE,
@@ -153,9 +154,9 @@ def write_stdin(run: str, piece: bytes, following: int, eof: bool, timeout: floa
     """One piece, of no more than the service takes at once; ``following`` bytes are to come behind it."""
     check_timeout("timeout", timeout)
     query = [("eof", "true" if eof else "false"), ("timeout", _decimal(timeout))]
-    request = Request(
     if following:
         query.append(("following", str(following)))
+    request = Request(
         "write_stdin",
         "POST",
         with_query(_of(run, "write-stdin"), query),

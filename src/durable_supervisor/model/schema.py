@@ -8,6 +8,7 @@ from __future__ import annotations
 
 VERSIONS = {
     "bundle": 1,
+    "capabilities": 1,
     "control": 1,
     "doctor": 1,
     "error": 1,

@@ -59,6 +59,11 @@ async def info(call: Call) -> web.Response:
     )
 
 
+async def capabilities(call: Call) -> web.Response:
+    """What a policy and limits come to here, for the user whose service this is."""
+    return answer((await call.supervisor.capabilities()).to_dict())
+
+
 async def metrics(call: Call) -> web.Response:
     """Figures of all owners, so only for who may see them."""
     check_operator(call.caller, "metrics")
@@ -74,6 +79,13 @@ async def description(_: Call) -> web.Response:
 
 routes = [
     Route("GET", "/v1/info", info, "Versions, limits and phase of the service", {200: "info"}),
+    Route(
+        "GET",
+        "/v1/capabilities",
+        capabilities,
+        "What can be enforced of a policy and of limits, as probes found it",
+        {200: "capabilities"},
+    ),
     Route(
         "GET",
         "/v1/openapi.json",

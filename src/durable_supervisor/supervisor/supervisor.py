@@ -12,6 +12,7 @@ from ..journal.connection import Journal
 from ..journal.listing import all_judged
 from ..journal.rows import RunRow
 from ..model.answers import Capacity, ReconcileReport, Run, ShutdownReport, StopReceipt
+from ..model.capabilities import Capabilities
 from ..model.command import Command, Completion, Limits, check_timeout, completion_of
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
@@ -27,6 +28,7 @@ from ..reconcile.observe import Place
 from . import opening
 from . import state_dir as directory
 from .admission import Host, Prepared
+from .capabilities import capabilities
 from .dispatch import Dispatcher
 from .endings import Endings
 from .hosting import read_host
@@ -284,6 +286,10 @@ class Supervisor(Observer):
     def capacity(self) -> Capacity:
         """The limits, and how many runs hold a slot and wait for one now."""
         return self._slots.capacity()
+
+    async def capabilities(self) -> Capabilities:
+        """What can be enforced of a policy and of limits here; see the function of this name."""
+        return await self._lookup.blocking(capabilities)
 
     async def resolve(
         self, run: str, action: str = "accept", *, note: str = "", by_uid: int | None = None

@@ -32,6 +32,7 @@ from .base import (
     Time,
 )
 from .bundles import BundleDocument, ExportDocument, JournalRowsDocument, ReportDocument
+from .capabilities import CapabilitiesDocument
 from .details import Receipt
 from .events import EventDocument
 from .operating import ServeDocument, ServiceDocument
@@ -319,6 +320,7 @@ class ErrorDocument(Document):
 
 SCHEMAS: dict[str, type[BaseModel]] = {
     "bundle": BundleDocument,
+    "capabilities": CapabilitiesDocument,
     "control": ControlDocument,
     "doctor": DoctorDocument,
     "error": ErrorDocument,

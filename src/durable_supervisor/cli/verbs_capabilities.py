@@ -1,0 +1,51 @@
+"""``capabilities``: what can be enforced here, axis by axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from . import exit_codes, out
+from .options import Json, Settings, SocketPath, StateDir, settings
+from .session import drive
+
+if TYPE_CHECKING:
+    from durable_supervisor.model.capabilities import Capabilities
+
+
+def capabilities(
+    context: typer.Context, json: Json = False, state_dir: StateDir = None, socket: SocketPath = None
+) -> int:
+    """What this machine can enforce of a policy and of limits, found out by really doing it.
+
+    With --socket: where that service starts its programs.
+
+    \b
+    Example:
+      dsup capabilities
+    """
+    shared = settings(context, json, state_dir, socket)
+    return drive(_show(shared))
+
+
+async def _show(shared: Settings) -> int:
+    found = await _found(shared)
+    if shared.json:
+        out.document(found.to_dict())
+    else:
+        from .render import capabilities_table
+
+        out.write_text(capabilities_table(found))
+    return exit_codes.OK
+
+
+async def _found(shared: Settings) -> Capabilities:
+    if shared.socket is None:
+        from durable_supervisor.supervisor.capabilities import capabilities as machine
+
+        return machine()
+    from durable_supervisor.client.aio import AsyncClient
+
+    async with await AsyncClient.connect(socket=shared.socket) as client:
+        return await client.capabilities()
