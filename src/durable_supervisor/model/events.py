@@ -5,6 +5,10 @@ from __future__ import annotations
 import base64
 import time
 
+TYPE_CHECKING = False  # importing typing would cost every worker's start some milliseconds
+if TYPE_CHECKING:
+    from .result import RunResult
+
 
 class Kind:
     """Event kinds.  Plain strings, so that a newer log's kinds pass through an older reader."""
@@ -83,6 +87,15 @@ class Event:
     def text(self) -> str:
         """``data`` as UTF-8; what is not UTF-8 shows as U+FFFD (the bytes are in ``data``)."""
         return self.data.decode("utf-8", "replace")
+
+    @property
+    def result(self) -> RunResult | None:
+        """Of ``run.finished``: how the run ended, without its output; None for other kinds."""
+        if self.kind != Kind.RUN_FINISHED:
+            return None
+        from .result import RunResult  # no worker ever asks for it
+
+        return RunResult.from_receipt(self.detail)
 
     def __repr__(self) -> str:
         return f"Event({self.seq}, {self.kind})"

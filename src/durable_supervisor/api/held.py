@@ -1,0 +1,258 @@
+"""One run that a call holds: begun by it, and over before the call is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from ..model.answers import Run, StopReceipt
+from ..model.command import check_timeout
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.result import RunResult, never_started
+from ..model.states import RunState
+from ..model.view import RunView
+from ..supervisor.logs import logger
+from .asked import Asked, Input
+from .ends import STOPPED, not_over, outcome_unknown, silent, why_not_started, with_output
+from .feed import feed
+from .verbs import Verbs
+
+T = TypeVar("T")
+
+_STOP_AGAIN: Final = (0.1, 0.3, 1.0, 3.0, 10.0)  # seconds: a service that is restarted is back by then
+_AWAY: Final = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.SHUTTING_DOWN, ErrorCode.SUBMISSION_INDETERMINATE)
+_ANSWER_SECONDS: Final = 20.0  # beyond deadline and grace: kill rounds, drain and a loaded machine
+
+
+class Held:
+    """The run of one call.
+
+    `start` it, ask for its `result`; `abandon` it when the call ends before it does, and `release`
+    what watches it in any case.
+    """
+
+    def __init__(self, verbs: Verbs, asked: Asked, *, capture: bool) -> None:
+        self.verbs = verbs
+        self.asked = asked
+        self._capture = capture
+        self.run_id: str | None = None
+        self.over = False  # nothing of it is left that this call could end
+        self._loop = asyncio.get_running_loop()
+        self._starting: asyncio.Task[Run] | None = None
+        self._resulting: asyncio.Task[RunResult] | None = None
+        self._grace: float | None = None  # for the next stop; None: the run's own
+        self._fault: BaseException | None = None  # of what was to be fed to it
+        self._helpers: set[asyncio.Task[Any]] = set()
+        self._forget: Callable[[], None] = lambda: None
+
+    async def start(self) -> None:
+        """Return once its program is released, or waits for a slot.
+
+        Where its token is cancelled already nothing is started, and `result` says so.  Raises what
+        `Supervisor.start` does; ``NOT_STARTED``, ``ENFORCEMENT_REFUSED`` or ``INVALID_REQUEST`` where the
+        program could not be executed.
+        """
+        asked = self.asked
+        if asked.token is not None and asked.token.cancelled:
+            self.over = True
+            return
+        self._starting = asyncio.create_task(
+            self.verbs.start(
+                asked.command,
+                request_id=asked.request_id,
+                limits=asked.limits,
+                labels=asked.labels,
+                queue=asked.queue,
+                priority=asked.priority,
+                policy=asked.policy,
+                lifetime=asked.lifetime,
+                window=asked.window,
+            ),
+            name="durable-supervisor-start",
+        )
+        run = await asyncio.shield(self._starting)
+        self.run_id = run.id
+        if run.state is RunState.NOT_STARTED and run.reason != STOPPED:
+            self.over = True
+            raise await why_not_started(self.verbs, await self.verbs.inspect(run.id), asked.command)
+        if asked.token is not None:
+            self._forget = asked.token.on_cancel(self._token_cancelled)
+        if asked.fed is not None and run.admission != "existing":
+            _ = self._help(self._feed(run.id, asked.fed))
+
+    async def result(self, timeout: float | None = None) -> RunResult:
+        """How it ended, once it has; with all that is kept of its output, if that is to be captured.
+
+        Raises ``OUTCOME_UNKNOWN`` where that cannot be known; what of it is proven to be left is ended
+        then, unless the run is detached.  Raises ``WAIT_TIMEOUT``.
+        """
+        check_timeout("timeout", timeout)
+        if self.run_id is None:
+            return never_started()
+        if self._resulting is None or self._resulting.cancelled():
+            self._resulting = self._help(self._result(self.run_id))
+        await asyncio.wait([self._resulting], timeout=timeout)
+        if not self._resulting.done():
+            raise not_over(self.run_id, timeout or 0.0)
+        return self._resulting.result()
+
+    async def stop(self, grace: float | None = None) -> StopReceipt:
+        """As `Supervisor.stop`; it is sent again to a service that comes back."""
+        run_id = self.known_id()
+        for pause in _STOP_AGAIN:
+            try:
+                return await self.verbs.stop(run_id, grace=grace)
+            except SupervisorError as error:
+                if error.code not in _AWAY:
+                    raise
+            await asyncio.sleep(pause)
+        return await self.verbs.stop(run_id, grace=grace)
+
+    def known_id(self) -> str:
+        """Raises ``NOT_RUNNING`` where it was called off before its start."""
+        if self.run_id is None:
+            raise SupervisorError(
+                ErrorCode.NOT_RUNNING,
+                "it was called off before its start",
+                phase=Phase.CONTROL,
+                hint="its token was cancelled before it was started",
+            )
+        return self.run_id
+
+    async def abandon(self, error: BaseException | None = None) -> None:
+        """End the run, and return when nothing of it is left.  A cancellation meanwhile skips the grace.
+
+        ``error``: why the call ends.  A detached run is left alone where it is no cancellation: its
+        service may just be away.
+        """
+        if self.over or (isinstance(error, SupervisorError) and not self.asked.scoped):
+            return
+        ending = self._help(self._end_now())
+        cancelled: asyncio.CancelledError | None = None
+        while not ending.done():
+            try:
+                await asyncio.wait([ending])
+            except asyncio.CancelledError as another:
+                cancelled = another
+                self._hasten()
+        if cancelled is not None:
+            raise cancelled
+
+    async def release(self) -> None:
+        """Watch it no longer.  Idempotent."""
+        self._forget()
+        helpers = [one for one in self._helpers if not one.done()]
+        for one in helpers:
+            one.cancel()
+        if helpers:
+            await asyncio.wait(helpers)
+
+    # Its end.
+
+    async def _result(self, run_id: str) -> RunResult:
+        seen = await self._end(run_id)
+        self.over = True
+        if self._fault is not None:
+            raise self._fault
+        if seen.state is RunState.NOT_STARTED:
+            if seen.reason == STOPPED:
+                return never_started(seen.id)
+            raise await why_not_started(self.verbs, seen, self.asked.command)
+        result = RunResult.from_receipt(seen.receipt or {}, run_id=seen.id)
+        return await with_output(self.verbs, result) if self._capture else result
+
+    async def _end(self, run_id: str) -> RunView:
+        try:
+            return await self._wait(run_id)
+        except SupervisorError as error:
+            if error.code is not ErrorCode.OUTCOME_UNKNOWN:
+                raise
+        return await self._end_of_lost(run_id)
+
+    async def _wait(self, run_id: str) -> RunView:
+        """No longer than its deadline allows: a worker that is stopped, say, must not hold up the call."""
+        limits = self.asked.limits
+        bound = None if limits.timeout is None else limits.timeout + limits.grace + _ANSWER_SECONDS
+        ran = False  # for all of the last look: its deadline counts from its release
+        while True:
+            try:
+                return await self.verbs.wait(run_id, timeout=bound)
+            except SupervisorError as error:
+                if error.code is not ErrorCode.WAIT_TIMEOUT:
+                    raise
+                running = error.details.get("state") != RunState.QUEUED.value
+            if running and (ran or not self.asked.queue):
+                self.over = True
+                raise silent(await self.verbs.inspect(run_id))
+            ran = running
+
+    async def _end_of_lost(self, run_id: str) -> RunView:
+        """Its worker was killed, say: nobody else ends what may be left of it."""
+        seen = await self.verbs.inspect(run_id)
+        if seen.receipt is None and seen.state is RunState.QUARANTINED and self.asked.scoped:
+            with suppress(SupervisorError):
+                seen = await self.verbs.resolve(run_id, "kill", note="the call that it was for has ended")
+        if seen.receipt is None and seen.state is not RunState.NOT_STARTED:
+            self.over = True
+            raise await outcome_unknown(self.verbs, seen)
+        return seen  # late evidence; or a tree that could not be ended, and is named in the receipt
+
+    async def _end_now(self) -> None:
+        try:
+            await self._stop_whatever_started()
+        except SupervisorError as error:
+            if error.code is not ErrorCode.OUTCOME_UNKNOWN:
+                logger().warning(
+                    "run_not_ended", run_id=self.run_id, error=error.code.value, message=error.message
+                )
+        self.over = True
+
+    async def _stop_whatever_started(self) -> None:
+        if self._starting is None:
+            return
+        await asyncio.wait([self._starting])  # a start is never left half way
+        if self._starting.cancelled() or self._starting.exception() is not None:
+            return
+        self.run_id = self._starting.result().id
+        with suppress(SupervisorError):
+            await self.stop(self._grace)
+        await self._end(self.run_id)
+
+    # What may end it.
+
+    def _hasten(self) -> None:
+        """Another cancellation: whatever stop there is, or will be, has no grace."""
+        self._grace = 0.0
+        if self.run_id is not None:
+            _ = self._help(self._try_to_stop())
+
+    def _token_cancelled(self) -> None:
+        """In any thread, or a signal handler."""
+        with suppress(RuntimeError):  # the loop is closed, and the call with it
+            self._loop.call_soon_threadsafe(lambda: self._help(self._try_to_stop()))
+
+    async def _try_to_stop(self) -> None:
+        """The end is waited for elsewhere, and what keeps it from being confirmed shows there."""
+        with suppress(SupervisorError):
+            await self.stop(self._grace)
+
+    async def _feed(self, run_id: str, given: Input) -> None:
+        try:
+            await feed(self.verbs, run_id, given, self.asked.limits.max_stdin_bytes)
+        except Exception as error:  # noqa: BLE001  also whatever the caller's own iterator raises
+            self._fault = error
+            await self._try_to_stop()
+
+    def _help(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Besides whatever the call is waiting for; ended by `release` at the latest."""
+        task = self._loop.create_task(work)
+        self._helpers.add(task)
+        task.add_done_callback(self._helped)
+        return task
+
+    def _helped(self, task: asyncio.Task[Any]) -> None:
+        self._helpers.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waits for it gets it; else the call has ended in another way

@@ -1,0 +1,66 @@
+"""A stream of output as lines, however long one of them is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+LINE_BYTES: Final = 64 * 1024  # what a longer line is handed out in
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """``data`` has no newline.  ``ended``: a newline came after it; else it is a piece of a line of more
+    than 64 KiB, with the rest in the next of the same stream, or the last of its stream.
+    """
+
+    stream: str
+    data: bytes
+    ended: bool
+
+    @property
+    def text(self) -> str:
+        """As UTF-8, without the carriage return that a terminal puts before each newline."""
+        data = self.data.removesuffix(b"\r") if self.ended else self.data
+        return data.decode("utf-8", "replace")
+
+
+class Lines:
+    """Cuts the output of both streams into lines.  Holds no more than one piece of each."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, bytes] = {}
+
+    def feed(self, stream: str, data: bytes) -> list[Line]:
+        """What is complete with these bytes."""
+        *ended, rest = (self._held.pop(stream, b"") + data).split(b"\n")
+        found = [line for whole in ended for line in _line(stream, whole)]
+        while len(rest) > LINE_BYTES:
+            cut = _boundary(rest, LINE_BYTES)
+            found.append(Line(stream, rest[:cut], ended=False))
+            rest = rest[cut:]
+        if rest:
+            self._held[stream] = rest
+        return found
+
+    def finish(self) -> list[Line]:
+        """What came without a newline at the end."""
+        held, self._held = self._held, {}
+        return [Line(stream, data, ended=False) for stream, data in held.items()]
+
+
+def _line(stream: str, whole: bytes) -> list[Line]:
+    pieces = []
+    while len(whole) > LINE_BYTES:
+        cut = _boundary(whole, LINE_BYTES)
+        pieces.append(Line(stream, whole[:cut], ended=False))
+        whole = whole[cut:]
+    return [*pieces, Line(stream, whole, ended=True)]
+
+
+def _boundary(data: bytes, most: int) -> int:
+    """Where to cut, so that no UTF-8 character is torn: these have up to three continuation bytes."""
+    for cut in range(most, most - 4, -1):
+        if data[cut] & 0xC0 != 0x80:
+            return cut
+    return most
