@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -24,7 +25,7 @@ PLUGIN = "durable_supervisor.testing.plugin"
 def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A project that has the product on its path, and no plugin but those that a test names."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"), prepend=os.pathsep)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     pytester.makeini("[pytest]\naddopts = --strict-markers --import-mode=importlib\n")
     return pytester
@@ -147,7 +148,7 @@ def test_the_manual_lists_every_step() -> None:
     assert not [step for step in steps if f"`{step}(" not in MANUAL]
 
 
-def test_only_the_plugin_knows_pytest() -> None:
+def test_only_the_plugin_knows_pytest(inner: pytest.Pytester) -> None:
     modules = "fake, crash, hosted, leftovers, reports"
     code = f"import sys; from durable_supervisor.testing import {modules}; print('pytest' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
