@@ -34,7 +34,7 @@ class Host:
 
     async def start(self, argv: list[str], request_id: str, **options: Any) -> dict[str, Any]:
         limits = Limits(**options.pop("limits", {}))
-        names = ("completion", "owner", "queue", "priority")
+        names = ("completion", "lifetime", "owner", "queue", "priority")
         chosen = {name: options.pop(name) for name in names if name in options}
         if "stdin" in options:
             options["stdin"] = "open" if options["stdin"] == "open" else options["stdin"].encode()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Observer, RunState, Supervisor
+from durable_supervisor.model.view import RunView
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.signals import signal_ticks
 from tests.crash.harness import Host, assert_nothing_left, end_all
@@ -30,7 +31,9 @@ def fill(world: World, host: Host) -> str:
 
 
 def ask(world: World, host: Host) -> int:
-    return host.tell("start", argv=world.argv, request_id=world.request_id, queue=True, priority=3)
+    return host.tell(
+        "start", argv=world.argv, request_id=world.request_id, queue=True, priority=3, **world.options
+    )
 
 
 def queued(world: World, host: Host) -> str:
@@ -40,13 +43,14 @@ def queued(world: World, host: Host) -> str:
     return str(answer["run_id"])
 
 
-async def check(world: World, expected: tuple[str, ...]) -> None:
+async def check(world: World, expected: tuple[str, ...]) -> RunView | None:
     world.ledger.open_gate()
     async with Observer.open(world.state_dir) as observer:
         [holder] = [run for run in (await observer.list()).runs if run.request_id == HOLDER]
         await observer.wait(holder.id, timeout=20)
-    await check_guarantees(world, expected)
+    found = await check_guarantees(world, expected)
     assert world.ledger.begun(HOLDER) == 1
+    return found
 
 
 @pytest.mark.parametrize(("name", "expected"), QUEUE_HOST.items())

@@ -48,7 +48,7 @@ class World:
         limits = Limits(**values.pop("limits", {}))
         if "stdin" in values:
             values["stdin"] = values["stdin"].encode()
-        chosen = {name: values.pop(name) for name in ("completion",) if name in values}
+        chosen = {name: values.pop(name) for name in ("completion", "lifetime") if name in values}
         return await sup.start(Command(**values), request_id=self.request_id, limits=limits, **chosen)
 
     async def find(self, sup: Supervisor) -> RunView | None:
