@@ -30,6 +30,11 @@ class Ended:
         return None if self.view.outcome is None else self.view.outcome.code
 
     @property
+    def receipt(self) -> dict[str, Any]:
+        assert self.view.receipt is not None
+        return dict(self.view.receipt)
+
+    @property
     def lines(self) -> list[str]:
         return self.stdout.decode(errors="replace").splitlines()
 

@@ -31,12 +31,8 @@ def without_group(limit: str) -> None:
         pytest.skip(f"uid {os.geteuid()} can make groups for {limit} here: the rlimit is not used")
 
 
-def places() -> list[str]:
-    """The directories beneath which runs of this process get their groups."""
-    own, v1 = cgroups.find()
-    return [*([cgroups.v2_parent(own)] if own else []), *v1.values()]
-
-
 def groups_of(directory_id: str) -> list[str]:
     """All groups of runs of this state directory, by path."""
-    return [path for paths in run_cgroups.leftovers(places(), directory_id).values() for path in paths]
+    return [
+        path for paths in run_cgroups.leftovers(cgroups.places(), directory_id).values() for path in paths
+    ]

@@ -29,9 +29,8 @@ async def test_whoever_is_killed_for_want_of_memory_the_run_is_out_of_memory(
     memory = ended.enforcement["memory"]
     assert memory["oom_kills"] >= 1
     assert (memory["applied"], memory["mechanism"]) == ("full", held_by("memory"))
-    assert ended.view.receipt is not None
-    assert ended.view.receipt["cleanup_confirmed"]
-    assert ended.view.receipt["duration"] < 10, "without grace"
+    assert ended.receipt["cleanup_confirmed"]
+    assert ended.receipt["duration"] < 10, "without grace"
 
 
 async def test_a_leader_that_outlives_its_child_is_ended_without_grace(
@@ -41,9 +40,8 @@ async def test_a_leader_that_outlives_its_child_is_ended_without_grace(
     script = f"trap '' TERM; sleep {marker} & {hostile('memory')} touch; echo still here; wait"
     ended = await confined(["sh", "-c", script], max_memory_bytes=LIMIT, grace=20)
     assert ended.outcome == "out_of_memory"
-    assert ended.view.receipt is not None
-    assert ended.view.receipt["stop"]["reason"] == "out_of_memory"
-    assert ended.view.receipt["stop"]["grace"] == 0
+    assert ended.receipt["stop"]["reason"] == "out_of_memory"
+    assert ended.receipt["stop"]["grace"] == 0
     gone(marker)
 
 

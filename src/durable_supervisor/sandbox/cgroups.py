@@ -54,6 +54,12 @@ def find() -> tuple[str | None, dict[str, str]]:
     return own_groups(mountinfo, membership)
 
 
+def places() -> list[str]:
+    """Beneath which groups runs that are started by this process get theirs."""
+    own, v1 = find()
+    return [*([] if own is None else [v2_parent(own)]), *v1.values()]
+
+
 def v2_parent(own: str) -> str:
     """Beneath which group of version 2 runs get theirs, given our own.
 

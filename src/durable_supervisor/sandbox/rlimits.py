@@ -40,8 +40,8 @@ def table(limits: Limits, found: Mapping[str, object]) -> list[tuple[int, int, i
     ]
     rows = [(which, value, value) for which, value in bounds if value is not None]
     if limits.max_cpu_seconds is not None:
-        # In the kernel's unit, and never before the time is over.  Where the worker stops the tree then, which
-        # says why, the signal of a single process comes later.
+        # In the kernel's unit, and never before the time is over.  Where the worker stops the tree at that
+        # moment, and says why, the signal to a single process comes later.
         whole = math.ceil(limits.max_cpu_seconds) + (1 if mechanism(found, "cpu_seconds") else 0)
         rows.append((resource.RLIMIT_CPU, whole, whole + _CPU_GRACE))
     return rows

@@ -61,13 +61,8 @@ class RunCgroups:
 
     def kill(self) -> None:
         """SIGKILL to everything in them at once; where the kernel cannot, at least nobody forks any more."""
-        pids = self._home("pids")
-        for directory, name, value in ((pids, "pids.max", "0"), (self._v2, "cgroup.kill", "1")):
-            if directory in self._made and os.path.exists(os.path.join(directory, name)):
-                try:
-                    write(os.path.join(directory, name), value)
-                except OSError:
-                    continue  # the walk over the tree goes on without
+        for directory in self._made:
+            kill_group(directory)
 
     def empty(self) -> bool:
         """Does the kernel say that no process is left in the group of version 2, nor below?
@@ -210,6 +205,18 @@ def remove_group(directory: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def kill_group(directory: str) -> None:
+    """Nobody in it forks any more, and SIGKILL to all; each where this kind of group can.
+
+    What it cannot do is left to the walk over the tree.
+    """
+    for name, value in (("pids.max", "0"), ("cgroup.kill", "1")):
+        try:
+            write(os.path.join(directory, name), value)
+        except OSError:
+            continue
 
 
 def remove_soon(directory: str) -> bool:

@@ -29,6 +29,7 @@ from ..runlog.paths import RunPaths
 from ..runlog.repair import LogUnusableError, open_for_append
 from ..runlog.writer import LogFullError
 from .dial import not_confirmed
+from .leftovers import Leftovers
 from .links import ExitWatch
 from .lookup import Lookup
 from .watches import remains
@@ -40,10 +41,13 @@ KILL_SECONDS = 10.0
 class Resolver:
     """Resolves runs of one supervisor."""
 
-    def __init__(self, lookup: Lookup, journal: Journal, reconciler: Reconciler, clock: Clock) -> None:
+    def __init__(
+        self, lookup: Lookup, journal: Journal, reconciler: Reconciler, leftovers: Leftovers, clock: Clock
+    ) -> None:
         self._lookup = lookup
         self._journal = journal
         self._reconciler = reconciler
+        self._leftovers = leftovers
         self._clock = clock
 
     async def resolve(self, run_id: str, action: str, note: str, by_uid: int | None) -> RunView:
@@ -126,6 +130,7 @@ class Resolver:
             await self._gone(seen.id, one, KILL_SECONDS)
         # Its worker is gone, so daemons of the run have other parents; the mark in their environment stays.
         tree.signal_all(tree.marked(RUN_ID_VARIABLE, seen.id), signal.SIGKILL)
+        await self._leftovers.kill(seen.id)
 
     async def _wait(self, seen: RunView) -> None:
         for one in remains(seen):

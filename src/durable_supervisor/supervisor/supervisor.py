@@ -32,6 +32,7 @@ from .capabilities import capabilities
 from .dispatch import Dispatcher
 from .endings import Endings
 from .hosting import read_host
+from .leftovers import Leftovers
 from .links import WorkerLink
 from .logs import report
 from .observer import Observer
@@ -92,7 +93,8 @@ class Supervisor(Observer):
         )
         self._queue = Queue(self._slots, journal, self._reconciler, clock, self._controller.tell)
         self._starter = Starter(self._dispatcher, self._reconciler, self._queue, self._lookup.blocking)
-        self._resolver = Resolver(self._lookup, journal, self._reconciler, clock)
+        self._leftovers = Leftovers(journal, ident.directory_id, self._lookup.blocking)
+        self._resolver = Resolver(self._lookup, journal, self._reconciler, self._leftovers, clock)
         self._background: asyncio.Task[None] | None = None
         self._closer: asyncio.Task[None] | None = None
 
@@ -152,6 +154,7 @@ class Supervisor(Observer):
             await sup._queue.load(place.runs, sup._lookup.blocking)
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
             sup._tasks.spawn_unawaited(sup._adopt())
+            sup._tasks.spawn_unawaited(sup._leftovers.sweep())
         except BaseException:
             await sup.close()
             raise
@@ -312,6 +315,7 @@ class Supervisor(Observer):
         """Judge every open and quarantined run from its evidence, now."""
         self._lookup.check_open()
         found = await self._reconciler.pass_once()
+        await self._leftovers.sweep()
         return ReconcileReport(found.judged, {row.run_id: row.state.value for row in found.changed})
 
     async def stop(
