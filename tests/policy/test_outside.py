@@ -1,0 +1,91 @@
+"""Under any policy, nobody gets out by way of a process or a namespace of somebody else, or a new one."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor import Policy
+from durable_supervisor.model.command import Terminal
+from durable_supervisor.sandbox import landlock
+from tests.policy.confined import Confined
+from tests.policy.conftest import Hostile
+from tests.policy.test_network import attempts, done
+
+SIGNALS = {"signal", "pidfd_signal"}
+
+
+@contextmanager
+def victim() -> Iterator[list[str]]:
+    """Somebody of the same user whom nobody confines: pid, a descriptor, an address of its own."""
+    with subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=-1, stdout=-1) as one:
+        assert one.stdout is not None
+        one.stdout.readline()
+        maps = Path(f"/proc/{one.pid}/maps").read_text()
+        heap = re.search(r"^(\w+)-\w+ rw-p .*\[stack\]$", maps, re.MULTILINE)
+        assert heap is not None
+        yield [str(one.pid), "0", f"0x{heap[1]}"]
+        one.kill()
+
+
+@pytest.mark.parametrize("how", [[], ["daemon"]], ids=["plainly", "as a daemon"])
+@pytest.mark.parametrize(
+    "policy",
+    [Policy(), Policy(network="none"), Policy(network="loopback")],
+    ids=lambda policy: policy.network,
+)
+async def test_nobody_gets_out(confined: Confined, hostile: Hostile, policy: Policy, how: list[str]) -> None:
+    with victim() as somebody:
+        ended = await confined([hostile("outside"), *how, *somebody], policy)
+    assert ended.exit_code == 0, ended.stderr
+    succeeded = done(ended.stdout.decode())
+    if landlock.probe() < landlock.SCOPES_SINCE:
+        succeeded -= SIGNALS  # a kernel that cannot hold them
+    assert succeeded == {"own_child"}, ended.lines
+    results = attempts(ended.stdout.decode())
+    assert {results[name] for name in ("clone_user", "unshare_user", "typing", "typing_high_bits")} == {
+        "EPERM"
+    }
+    assert {results[name] for name in ("clone3_user", "newer_call")} == {"ENOSYS"}
+
+
+async def test_without_a_policy_the_victim_is_reached(confined: Confined, hostile: Hostile) -> None:
+    """The hostile program is good at it (where other rules of the machine do not forbid it, as Yama's)."""
+    with victim() as somebody:
+        ended = await confined([hostile("outside"), *somebody])
+    assert done(ended.stdout.decode()) >= {"own_child", *SIGNALS}
+
+
+async def test_nothing_is_typed_into_a_terminal(confined: Confined, hostile: Hostile) -> None:
+    """A terminal changes nothing: not even into its own, which it may share with somebody."""
+    with victim() as somebody:
+        command = [hostile("outside"), *somebody]
+        ended = await confined(command, Policy(network="none"), pty=Terminal())
+    results = attempts(ended.stdout.decode().replace("\r", ""))
+    assert (results["typing"], results["typing_high_bits"]) == ("EPERM", "EPERM")
+    assert ended.enforcement["network"]["applied"] == "full"
+
+
+async def test_what_a_user_namespace_gave_is_gone(confined: Confined) -> None:
+    """Ids are what they were; there is no capability, whatever made the namespaces."""
+    script = "id -u; id -g; grep -E '^(Cap(Eff|Prm|Inh|Amb)|NoNewPrivs)' /proc/self/status"
+    ended = await confined(["sh", "-c", script], Policy(network="none"))
+    uid, gid, *rest = ended.lines
+    assert (int(uid), int(gid)) == (os.getuid(), os.getgid())
+    values = dict(line.split(":\t") for line in rest)
+    assert values.pop("NoNewPrivs") == "1"
+    assert {int(value, 16) for value in values.values()} == {0}
+    assert len(values) == 4
+
+
+async def test_files_that_it_makes_are_its_users(confined: Confined, tmp_path: Path) -> None:
+    await confined(["touch", str(tmp_path / "made")], Policy(network="none"))
+    made = (tmp_path / "made").stat()
+    assert (made.st_uid, made.st_gid) == (os.getuid(), os.getgid())
