@@ -355,6 +355,7 @@ def test_a_cut_crash_text_holds_no_piece_of_a_secret() -> None:
 
     spec = Spec()
     spec.secrets = [secret]
+    spec.redact_tokens = True
     _record_crash(Log(), spec, OSError(secret + "x" * 6000))  # type: ignore[arg-type]
     [text] = Log.texts
     assert text.endswith("[redacted]" + "x" * 6000 + "\n")

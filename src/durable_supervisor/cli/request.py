@@ -16,9 +16,10 @@ from durable_supervisor.model.command import Command, Completion, Limits, OnLimi
 from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.ids import new_id
 from durable_supervisor.model.request import StartRequest
-from durable_supervisor.model.secrets import redact_text, secret_values
+from durable_supervisor.model.secrets import secret_values
+from durable_supervisor.model.shapes import redact
 
-from . import parse
+from . import confined, parse
 from .asked_terminal import asked_terminal
 
 Argv = Annotated[
@@ -145,6 +146,7 @@ def ask(words: Mapping[str, Any]) -> StartRequest:
         limits=_limits(words),
         completion=completion,
         labels=parse.pairs("label", words["label"] or ()),
+        policy=confined.policy(words),
     )
 
 
@@ -201,6 +203,7 @@ def _limits(words: Mapping[str, Any]) -> Limits:
         max_stdout_bytes=size,
         max_stderr_bytes=size,
         on_limit=on_limit,
+        **confined.limits(words),
     )
 
 
@@ -213,7 +216,7 @@ def describe(request: StartRequest, *, generated_id: bool) -> dict[str, object]:
         "schema": "durable-supervisor/start-request/1",
         "dry_run": True,
         "request_id": None if generated_id else request.request_id,
-        "argv": [redact_text(word, secrets) for word in command.argv],
+        "argv": [redact(word, secrets, tokens=command.redact_tokens) for word in command.argv],
         "cwd": command.cwd,
         "env": sorted(command.env),
         "secret_env": sorted(command.secret_env),
@@ -223,4 +226,6 @@ def describe(request: StartRequest, *, generated_id: bool) -> dict[str, object]:
         "limits": request.limits.to_dict(),
         "completion": request.completion.value,
         "labels": dict(request.labels),
+        "policy": None if request.policy is None else request.policy.to_dict(),
+        "lifetime": request.lifetime.value,
     }

@@ -12,7 +12,8 @@ from ..model.environment import program_environment
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.identity import ProcessIdentity
 from ..model.request import Lifetime, Queueing, StartRequest, check_window
-from ..model.secrets import MAX_SECRETS, redact_text, secret_spans, secret_values
+from ..model.secrets import MAX_SECRETS, secret_spans, secret_values
+from ..model.shapes import redact
 from ..model.states import RunState
 from ..process.channel import encode_frame
 from ..runlog.format import SegmentHeader
@@ -81,8 +82,8 @@ class Prepared:
         if len(self.secrets) > MAX_SECRETS:
             problem = f"are more than {MAX_SECRETS}, values of secret variables included"
             raise invalid("secrets", problem, "pass large sets of secrets in a file or over stdin")
-        self.shown_argv = [redact_text(item, self.secrets) for item in command.argv]
-        self.shown_cwd = redact_text(self.cwd, self.secrets)
+        self.shown_argv = [self._shown(item) for item in command.argv]
+        self.shown_cwd = self._shown(self.cwd)
         self.digests = request_digests(request, self.cwd, key)
         self.key_id = key_id(key)
         stored = {
@@ -98,6 +99,9 @@ class Prepared:
                 secret_spans(text, self.secrets) for text in texts
             ):
                 raise invalid(name, "contains a secret value", "it would be stored; leave the secret out")
+
+    def _shown(self, text: str) -> str:
+        return redact(text, self.secrets, tokens=self.request.command.redact_tokens)
 
     def header(self, place: Place, directory_id: str, boot_id: str, now_ns: int) -> SegmentHeader:
         """The log's header: enough to rebuild the journal's row from it."""

@@ -8,7 +8,7 @@ import time
 
 from .poller import READ, Poller
 from .record import Recorder
-from .redact import Redactor, Utf8Boundary
+from .redact import OutputFilter
 
 _CHUNK = 64 * 1024  # what a pipe holds (pipe(7))
 
@@ -27,7 +27,7 @@ class Capture:
         self,
         stream: str,
         fd: int,
-        secrets: list[bytes],
+        output_filter: OutputFilter,
         recorder: Recorder,
         *,
         terminate_at: int | None = None,
@@ -45,8 +45,7 @@ class Capture:
         self._acknowledged = 0
         self._held = False
         self._active_at = 0.0
-        self._redactor = Redactor(secrets)
-        self._boundary = Utf8Boundary()
+        self._filter = output_filter
         os.set_blocking(fd, False)
 
     def start(self, poller: Poller) -> None:
@@ -108,7 +107,7 @@ class Capture:
             return False
         self.seen += len(data)
         self._active_at = time.monotonic()
-        self._store(self._boundary.feed(self._redactor.feed(data)))
+        self._store(self._filter.feed(data))
         return True
 
     def read_all(self, poller: Poller, bound: int) -> None:
@@ -124,7 +123,7 @@ class Capture:
         self.open = False
         poller.forget(self._fd)
         os.close(self._fd)
-        self._store(self._boundary.feed(self._redactor.finish()) + self._boundary.finish())
+        self._store(self._filter.finish())
 
     def _store(self, data: bytes) -> None:
         if data:

@@ -12,7 +12,6 @@ import signal
 import socket
 
 from ..model.events import Kind
-from ..model.secrets import redact_text
 from ..process import libc
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
@@ -179,7 +178,7 @@ def _fork(spec: Spec, path: str, stdio: Stdio, tending: Tending, directory_id: s
 def _executable(spec: Spec, path: str) -> dict[str, object]:
     return {
         "requested": spec.shown_argv[0],
-        "canonical": redact_text(os.path.realpath(path), spec.secrets),
+        "canonical": spec.shown(os.path.realpath(path)),
     }
 
 
@@ -210,7 +209,7 @@ def _record_crash(log: LogWriter, spec: Spec, error: BaseException) -> None:
     import traceback  # costs more than the rest of a start, and is hardly ever needed
 
     # Redacted before it is cut: half a secret would not be known as one.
-    text = redact_text("".join(traceback.format_exception(error)), spec.secrets)[-_MAX_CRASH_TEXT:]
+    text = spec.shown("".join(traceback.format_exception(error)))[-_MAX_CRASH_TEXT:]
     try:
         log.append(Kind.RUN_WORKER_CRASHED, {"text": text})
         log.flush()

@@ -1,13 +1,16 @@
 """Streaming filters between the program's pipe and the log.
 
 `Redactor` replaces secret values, also when they arrive in pieces: bytes that may
-be the beginning of a secret wait for what follows.  `Utf8Boundary` keeps an event
+be the beginning of a secret wait for what follows.  `TokenRedactor` does so for what looks
+like a credential.  It comes second: a registered value may begin inside a token and end after it,
+and nothing of it may stay.  `Utf8Boundary` keeps an event
 from ending inside a character, so that every event's text stands by itself.
 """
 
 from __future__ import annotations
 
 from ..model.secrets import REDACTED, secret_spans
+from ..model.shapes import CONTEXT, bodies, swallow
 
 _MARK = REDACTED.encode("ascii")
 
@@ -70,6 +73,74 @@ class Redactor:
                     break
                 at += 1
         return earliest
+
+
+class TokenRedactor:
+    """Replaces the body of each token by ``[redacted]``; its prefix is public, and goes out at once.
+
+    ``_context`` are the last bytes that are dealt with, ``_held`` is a body that is not
+    decided, at most `Shape.most` bytes.  Of one that is confirmed, the rest is left out as it comes.
+    """
+
+    def __init__(self) -> None:
+        self._context = b""
+        self._held = b""
+        self._rest = b""
+        self._left = 0  # bytes that the last body may still go on with
+
+    def feed(self, data: bytes) -> bytes:
+        return self._pass(data, final=False)
+
+    def finish(self) -> bytes:
+        """The stream has ended: what waited has all that it will ever have."""
+        return self._pass(b"", final=True)
+
+    def _pass(self, data: bytes, *, final: bool) -> bytes:
+        buffer = self._context + self._held + data
+        begin = position = len(self._context)
+        if self._left:
+            position = self._swallow(buffer, position, self._rest, self._left)
+        parts: list[bytes] = []
+        done = len(buffer)
+        fresh = begin < CONTEXT
+        for body in bodies(buffer, position, fresh=fresh, final=final):
+            parts.append(buffer[position : body.start])
+            if body.end is None:
+                position = done = body.start
+                break
+            parts.append(_MARK)
+            position = body.end
+            self._rest, self._left = body.rest or b"", body.left
+        self._context = buffer[max(done - CONTEXT, 0) : done]
+        if position == begin and not self._held and done == len(buffer):
+            return data  # as nearly always: without a copy
+        parts.append(buffer[position:done])
+        self._held = buffer[done:]
+        return b"".join(parts)
+
+    def _swallow(self, buffer: bytes, position: int, rest: bytes, left: int) -> int:
+        end = swallow(buffer, position, rest, left)
+        self._left = left - (end - position) if end == len(buffer) else 0
+        return end
+
+
+class OutputFilter:
+    """All of them in a row, in the order that keeps secrets whole."""
+
+    def __init__(self, secrets: list[bytes], *, tokens: bool) -> None:
+        self._values = Redactor(secrets)
+        self._tokens = TokenRedactor() if tokens else None
+        self._boundary = Utf8Boundary()
+
+    def feed(self, data: bytes) -> bytes:
+        known = self._values.feed(data)
+        return self._boundary.feed(known if self._tokens is None else self._tokens.feed(known))
+
+    def finish(self) -> bytes:
+        rest = self._values.finish()
+        if self._tokens is not None:
+            rest = self._tokens.feed(rest) + self._tokens.finish()
+        return self._boundary.feed(rest) + self._boundary.finish()
 
 
 class Utf8Boundary:

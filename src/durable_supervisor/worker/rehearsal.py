@@ -25,7 +25,7 @@ from ..runlog.paths import RunPaths
 from ..runlog.writer import LogWriter
 from .ending import make_receipt, outcome_of
 from .ladder import Ladder
-from .redact import Redactor, Utf8Boundary
+from .redact import OutputFilter
 from .spec import Spec
 
 _RUN = "rehearsa1"
@@ -84,7 +84,7 @@ def _start(spec: Spec, log: LogWriter) -> None:
 
 def _tend(log: LogWriter, clock: Clock) -> None:
     for name in ("stdout", "stderr"):
-        log.append_output(name, Utf8Boundary().feed(Redactor([b"rehearsal"]).feed(b"output\n")))
+        log.append_output(name, OutputFilter([b"rehearsal"], tokens=True).feed(b"output\n"))
     log.flush()
     tree.children_of(os.getpid())
     tree.descendants(os.getpid())

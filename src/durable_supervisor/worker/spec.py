@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from ..model.shapes import redact
 from ..process.channel import read_frame
 
 # In this order the kernel, which lets the last of a dying process's descriptors go first, frees the
@@ -52,6 +53,10 @@ class Spec:
     window: int | None  # bytes of output that may be ahead of whoever acknowledges it
     max_stdin_bytes: int | None
     redact_tokens: bool
+
+    def shown(self, text: str) -> str:
+        """Redacted like ``shown_argv``."""
+        return redact(text, self.secrets, tokens=self.redact_tokens)
 
     @classmethod
     def from_message(cls, message: dict[str, object], blob: bytes) -> Spec:

@@ -8,7 +8,6 @@ import time
 
 from ..model.enforcement import unconfined
 from ..model.events import Kind
-from ..model.secrets import redact_text
 from ..process import tree
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
@@ -22,6 +21,7 @@ from .effects import Effects
 from .ending import errno_name, make_receipt, outcome_of
 from .lifetime import HOST_GONE, HostWatch
 from .poller import READ
+from .redact import OutputFilter
 from .spec import STDIN_BYTES, STDIN_NULL, Spec
 from .stdin import StdinFeed
 from .stopping import LEFTOVER, Stopper
@@ -103,8 +103,9 @@ class Tending:
 
     def _capture(self, stream: str, fd: int, cap: int, secrets: list[bytes]) -> None:
         bound = cap if self.spec.on_limit == "terminate" else None
+        filtered = OutputFilter(secrets, tokens=self.spec.redact_tokens)
         self._captures.append(
-            Capture(stream, fd, secrets, self.recorder, terminate_at=bound, window=self.spec.window)
+            Capture(stream, fd, filtered, self.recorder, terminate_at=bound, window=self.spec.window)
         )
 
     def refuse_without_host(self) -> None:
@@ -114,14 +115,14 @@ class Tending:
     def refuse(self, failure: StartFailure) -> None:
         """User code never ran: say why, durably, and tell the supervisor."""
         if isinstance(failure, ConfinementRefused):
-            why = redact_text(failure.reason, self.spec.secrets)
+            why = self.spec.shown(failure.reason)
             self._not_started({"reason": REFUSED, "axis": failure.axis, "detail": why})
             return
         detail: dict[str, object] = {
             "errno": failure.code,
             "error": errno_name(failure.code),
             "step": failure.step,
-            "path": redact_text(failure.path, self.spec.secrets),
+            "path": self.spec.shown(failure.path),
         }
         self.recorder.record(Kind.PROGRAM_EXEC_FAILED, detail)
         self._not_started({"reason": detail["error"], **detail})
