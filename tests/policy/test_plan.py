@@ -98,9 +98,9 @@ FILES = [
     (replace(ABLE, namespaces=NONE), reading(), "full", "landlock", False, True),
     (replace(ABLE, namespaces=NONE), writing(), "partial", "landlock", False, False),
     (replace(ABLE, seccomp=False), writing(), "partial", "landlock", True, None),
-    (replace(ABLE, landlock=2), writing(), "full", "bubblewrap", False, False),
+    (replace(ABLE, landlock=2), writing(), "partial", "bubblewrap", False, False),
     (replace(ABLE, landlock=2, bubblewrap=None), writing(), "partial", "landlock", True, False),
-    (ABLE, writing(files_backend="bubblewrap"), "full", "bubblewrap", False, False),
+    (ABLE, writing(files_backend="bubblewrap"), "partial", "bubblewrap", False, False),
     (replace(ABLE, landlock=0), writing(files_backend="landlock"), "none", None, None, False),
     (UNABLE, writing(), "none", None, None, None),
 ]

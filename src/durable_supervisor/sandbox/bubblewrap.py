@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from .paths import ALL, DEVICES, EXECUTABLE, READABLE, WRITE, Open
-from .plan import Plan
+from .plan import Files, Plan
 from .trial import succeeds
 
 _PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap")
@@ -23,22 +23,45 @@ def wrap(path: str, argv: list[str], plan: Plan, cwd: str) -> tuple[str, list[st
     files = plan.files
     if files is None or files.bwrap is None:
         raise ValueError("the plan has no bubblewrap")
-    wrapped = [files.bwrap, "--cap-drop", "ALL"]
+    options = ["--cap-drop", "ALL"]
     if os.geteuid() != 0:
-        wrapped.append("--unshare-user")
+        options.append("--unshare-user")
     if plan.network is not None and plan.network["mechanism"] == "namespace":
-        wrapped.append("--unshare-net")
-    for base in (*EXECUTABLE, *READABLE):
-        wrapped += ["--ro-bind-try", base, base]
-    for device in DEVICES:
-        wrapped += ["--dev-bind-try", device, device]
-    for number, (target, access, _, _) in enumerate(files.grants, _FIRST_GRANT_FD):
-        wrapped += ["--bind-fd" if access in (WRITE, ALL) else "--ro-bind-fd", str(number), target]
-    if not _visible(path, [*EXECUTABLE, *(grant[0] for grant in files.grants)]):
-        wrapped += ["--ro-bind", path, path]
+        options.append("--unshare-net")
     if plan.seccomp:
-        wrapped += ["--seccomp", str(_FILTER_FD)]
-    return files.bwrap, [*wrapped, "--chdir", cwd, "--", path, *argv[1:]]
+        options += ["--seccomp", str(_FILTER_FD)]
+    mounts = [*_base(), *_granted(files), *_program(path, files), "--remount-ro", "/"]
+    return files.bwrap, [
+        files.bwrap, *options, *mounts, "--chdir", os.path.realpath(cwd), "--", path, *argv[1:]
+    ]  # fmt: skip
+
+
+def _base() -> list[str]:
+    mounts = []
+    for path in (*EXECUTABLE, *READABLE):
+        mounts += ["--ro-bind-try", path, path]
+    for path in DEVICES:
+        mounts += ["--dev-bind-try", path, path]
+    return mounts
+
+
+def _granted(files: Files) -> list[str]:
+    """Each at its real place, the outer ones first, and a link where its path leads there by one."""
+    mounts = []
+    links = []
+    numbered = enumerate(files.grants, _FIRST_GRANT_FD)
+    places = sorted((os.path.realpath(path), path, access, fd) for fd, (path, access, _, _) in numbered)
+    for place, path, access, fd in places:
+        mounts += ["--bind-fd" if access in (WRITE, ALL) else "--ro-bind-fd", str(fd), place]
+        if path != place and not _within(path, [*EXECUTABLE, *(other[0] for other in places)]):
+            links += ["--symlink", place, path]
+    return [*mounts, *links]
+
+
+def _program(path: str, files: Files) -> list[str]:
+    """Itself, where nothing else shows it."""
+    shown = [*EXECUTABLE, *(os.path.realpath(grant[0]) for grant in files.grants)]
+    return [] if _within(path, shown) else ["--ro-bind", path, path]
 
 
 def hand_over(grants: list[Open], rules: bytes) -> None:
@@ -71,5 +94,5 @@ def _becomes(bwrap: str) -> bool:
     os.execv(bwrap, [bwrap, *user, "--cap-drop", "ALL", "--unshare-net", *mounts, "--", "true"])
 
 
-def _visible(path: str, places: list[str]) -> bool:
+def _within(path: str, places: list[str]) -> bool:
     return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)

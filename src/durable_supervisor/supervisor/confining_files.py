@@ -13,6 +13,7 @@ from ..sandbox.plan import BUBBLEWRAP, LANDLOCK, Files, Plan
 
 _TRUNCATE = 3  # the Landlock ABI from which on truncate(2) is held
 _WRITING = ("write", "all")
+_EXECUTING = ("execute", "all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,9 @@ def decide(
     files.mounts = False
     plan.files = files
     if backend == BUBBLEWRAP:
-        return FULL, backend, None
+        if all(one.access in _EXECUTING for one in grants):
+            return FULL, backend, None
+        return PARTIAL, backend, "what may be read may be executed as well"
     open_ends = _hold_beside_landlock(policy, grants, facts, plan, files)
     return (PARTIAL, backend, "; ".join(open_ends)) if open_ends else (FULL, backend, None)
 

@@ -1,0 +1,61 @@
+"""Carry out a plan without a supervisor: ``carried_out(plan, argv, cwd)``, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from durable_supervisor.process.gate import Program, Stdio
+from durable_supervisor.sandbox.plan import Plan
+from durable_supervisor.worker.confining import fork_confined
+
+_ROOT = Path(__file__).parents[2]
+
+
+class CarriedOut:
+    """``report``: what was enforced, axis by axis; ``exit_code``: negative for a signal."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.report: dict[str, dict[str, Any]] = answer["report"]
+        self.exit_code: int = answer["exit_code"]
+        self.lines: list[str] = answer["output"].splitlines()
+
+
+def carried_out(plan: Plan, argv: list[str], cwd: str) -> CarriedOut:
+    """The program under this plan, to its end.  Raises CalledProcessError when it was refused."""
+    message = json.dumps({"plan": plan.to_message(), "argv": argv, "cwd": cwd})
+    path = os.pathsep.join([str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.policy.carry_out"],
+        input=message,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    return CarriedOut(json.loads(done.stdout))
+
+
+def _main() -> None:
+    asked = json.load(sys.stdin)
+    read, write = os.pipe()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    argv, env = asked["argv"], {"PATH": os.defpath}
+    program = Program(argv[0], argv, asked["cwd"], env, 0o077)
+    paused, report, _ = fork_confined(asked["plan"], program, Stdio(nothing, write, write), "carried-out")
+    os.close(write)
+    paused.release()
+    with open(read, encoding="utf-8", errors="replace") as output:
+        text = output.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(paused.pid, 0)[1])
+    json.dump({"report": report, "exit_code": code, "output": text}, sys.stdout)
+
+
+if __name__ == "__main__":
+    _main()

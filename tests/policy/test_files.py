@@ -1,0 +1,199 @@
+"""Grants hold against a program that tries every way around them; and what they allow works."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor import Command, Grant, Limits, Policy, Supervisor, Terminal
+from durable_supervisor.model.policy import Access, FilesBackend
+from durable_supervisor.sandbox import bubblewrap, landlock
+from durable_supervisor.sandbox.plan import Plan
+from durable_supervisor.supervisor.confinement import Asked, confinement
+from durable_supervisor.supervisor.confining_files import Found
+from durable_supervisor.supervisor.probing import machine_facts
+from tests.contract.runs import Runs
+from tests.policy.carry_out import carried_out
+from tests.policy.confined import Confined
+from tests.policy.conftest import Hostile
+
+pytestmark = pytest.mark.asyncio
+
+# Root alone opens files by handle; not every file system has flags and attributes.
+NOT_EVERYWHERE = {
+    "outside_handle",
+    *(f"{folder}_set{what}" for folder in ("granted", "outside") for what in ("flags", "xattr")),
+}
+
+
+METADATA = ("chmod", "chown", "utimes", "setxattr")
+
+
+class Tree:
+    """A directory to read, one to write, one that is not granted; each with the same things in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.readable, self.writable, self.outside = root / "readable", root / "writable", root / "outside"
+        for folder in (self.readable, self.writable, self.outside):
+            folder.mkdir()
+            (folder / "file").write_text("secret\n")
+            (folder / "empty").mkdir()
+            shutil.copy("/bin/true", folder / "program")
+
+    def policy(self, backend: FilesBackend = "auto") -> Policy:
+        grants = [Grant(self.readable, "read"), Grant(self.writable, "write")]
+        return Policy(filesystem=grants, files_backend=backend)
+
+    def argv(self, program: str) -> list[str]:
+        return [program, str(self.readable), str(self.writable), str(self.outside)]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Tree]:
+    """With somebody who listens on a socket outside."""
+    made = Tree(tmp_path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(made.outside / "socket"))
+        yield made
+
+
+def needs(backend: str) -> None:
+    if backend == "landlock" and landlock.probe() < 3:
+        pytest.skip("the kernel has no Landlock that holds truncation")
+    if backend == "bubblewrap" and bubblewrap.probe() is None:
+        pytest.skip("there is no bubblewrap that works here")
+
+
+def attempts(lines: list[str]) -> dict[str, str]:
+    return dict(line.split(" ", 1) for line in lines)  # type: ignore[misc]
+
+
+def planned(policy: Policy) -> Plan:
+    """As on this machine, were it not for its namespaces."""
+    grants = []
+    for grant in policy.filesystem or ():
+        status = os.stat(grant.path)
+        grants.append(Found(str(grant.path), Access(grant.access).value, status.st_dev, status.st_ino))
+    machine = replace(machine_facts(), namespaces={})
+    plan = confinement(Asked(policy, Limits(), grants, os.geteuid()), machine)
+    assert isinstance(plan, Plan)
+    return plan
+
+
+@pytest.mark.parametrize("backend", ["landlock", "bubblewrap"])
+async def test_no_way_leads_around_the_grants(
+    confined: Confined, hostile: Hostile, tree: Tree, backend: FilesBackend
+) -> None:
+    needs(backend)
+    ended = await confined(tree.argv(hostile("files")), tree.policy(backend), cwd=tree.writable)
+    assert ended.exit_code == 0, ended.stderr
+    found = attempts(ended.lines)
+    assert len(found) == len(ended.lines) == 90
+    allowed = {name for name in found if name.startswith("may_")}
+    assert {name: found[name] for name in allowed if found[name] != "done"} == {}
+    got = {name for name, result in found.items() if result == "done"} - allowed
+    # A mount that cannot be written can still be executed from; and there is a /tmp, an empty one.
+    assert got == ({"granted_execute", "tmp_list"} if backend == "bubblewrap" else set())
+    assert ended.enforcement["files"]["mechanism"] == backend
+    for folder in (tree.readable, tree.outside):
+        assert (folder / "file").read_text() == "secret\n"
+
+
+async def test_the_attempts_are_real(confined: Confined, hostile: Hostile, tree: Tree) -> None:
+    """Without a policy the same program does what it cannot do with one."""
+    ended = await confined([*tree.argv(hostile("files")), "harmless"], cwd=tree.writable)
+    failed = {name for name, result in attempts(ended.lines).items() if result != "done"}
+    assert failed <= NOT_EVERYWHERE
+
+
+async def test_without_mounts_of_its_own_metadata_is_held_by_the_filter(tree: Tree, hostile: Hostile) -> None:
+    """A machine that lets nobody make a mount namespace: with nothing to write to, no mode changes either."""
+    needs("landlock")
+    plan = planned(Policy(filesystem=[Grant(tree.readable, "read")]))
+    assert plan.axes["files"]["applied"] == "full"
+    argv = [hostile("files"), *[str(tree.readable)] * 2, str(tree.outside)]
+    found = attempts(carried_out(plan, argv, str(tree.readable)).lines)
+    assert found["may_read"] == "done"
+    got = {name for name, result in found.items() if result == "done"}
+    assert {name for name in got if not name.startswith("may_")} == set()
+    assert {found[f"{folder}_{what}"] for folder in ("granted", "outside") for what in METADATA} == {"EPERM"}
+
+
+async def test_what_a_program_needs_is_there(confined: Confined, tree: Tree) -> None:
+    """Its interpreter, libraries, accounts, names, stdio by path, and the devices that everybody has."""
+    script = (
+        "set -e; id -un; getent hosts localhost; date; cat file >/dev/null; echo by path >/dev/stdout;"
+        "head -c 8 /dev/urandom | wc -c; grep -c . /etc/passwd >/dev/null; echo done"
+    )
+    ended = await confined(["sh", "-c", script], tree.policy(), cwd=tree.readable)
+    assert ended.lines[-1] == "done", ended.stderr
+    assert "by path" in ended.lines
+
+
+async def test_a_program_outside_the_grants_is_executed_and_nothing_beside_it(
+    confined: Confined, tree: Tree
+) -> None:
+    shell = tree.outside / "sh"
+    shutil.copy("/bin/sh", shell)
+    ended = await confined(
+        [str(shell), "-c", f"{tree.outside}/program || echo $?"], tree.policy(), cwd=tree.writable
+    )
+    assert ended.lines == ["126"]
+    assert ended.exit_code == 0
+
+
+async def test_what_may_be_executed_in_a_grant_is(confined: Confined, tree: Tree) -> None:
+    script = tree.readable / "script"
+    script.write_text("#!/bin/sh\necho $(cat file)\n")
+    script.chmod(0o755)
+    policy = Policy(filesystem=[Grant(tree.readable, "execute")])
+    ended = await confined(["./script"], policy, cwd=tree.readable)
+    assert ended.lines == ["secret"]
+
+
+async def test_a_script_whose_interpreter_is_not_granted_never_starts(confined: Confined, tree: Tree) -> None:
+    shutil.copy("/bin/sh", tree.outside / "sh")
+    script = tree.readable / "script"
+    script.write_text(f"#!{tree.outside}/sh\n")
+    script.chmod(0o755)
+    policy = Policy(filesystem=[Grant(tree.readable, "execute")])
+    run = await confined.start(["./script"], policy, cwd=tree.readable)
+    view = await confined.runs.wait(run)
+    assert (view.state.value, view.reason) == ("not_started", "EACCES")
+
+
+async def test_a_terminal_changes_nothing(confined: Confined, tree: Tree) -> None:
+    """And the program may open its own again."""
+    script = f"cat {tree.outside}/file; stty size </dev/tty; echo x >$(tty) && echo opened"
+    ended = await confined(
+        ["sh", "-c", script], tree.policy(), cwd=tree.writable, pty=Terminal(columns=90, rows=30)
+    )
+    assert "secret" not in ended.stdout.decode()
+    assert "Permission denied" in ended.lines[0]
+    assert ended.lines[1:] == ["30 90", "x", "opened"]
+
+
+async def test_a_grant_that_became_something_else_refuses_the_start(state_dir: Path, tree: Tree) -> None:
+    """Between admission and start a link is turned to where nobody was allowed."""
+    link = tree.writable / "link"
+    link.symlink_to(tree.readable)
+    async with Supervisor.open(state_dir, max_concurrent_runs=1) as sup:
+        runs = Runs(sup, state_dir)
+        first = await sup.start(Command(argv=["sleep", "60"]))
+        waiting = await sup.start(
+            Command(argv=["cat", str(link / "file")], cwd=tree.readable),
+            policy=Policy(filesystem=[Grant(link, "read"), Grant(tree.readable, "read")]),
+            queue=True,
+        )
+        link.unlink()
+        link.symlink_to(tree.outside)
+        await sup.stop(first.id, grace=0)
+        view = await runs.wait(waiting)
+        assert (view.state.value, view.reason) == ("not_started", "ENFORCEMENT_REFUSED")
+        assert await runs.output(waiting) == b""
