@@ -47,7 +47,7 @@ def ended_with_its_host(seen: RunView | None) -> None:
         assert seen.outcome is not None
         assert (seen.outcome.kind, seen.outcome.signal) == ("cancelled", signal.SIGTERM)
         assert seen.receipt is not None
-        assert seen.receipt["stop"]["reason"] == "host_gone"
+        assert seen.receipt["stop"]["reason"] == "host_gone"  # type: ignore[index]
 
 
 @pytest.mark.parametrize(("name", "expected"), WORKER.items())
