@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor import Command, ErrorCode, Supervisor, SupervisorError
+from durable_supervisor import Command, ErrorCode, Supervisor, SupervisorError, run
 from durable_supervisor.testing import CrashInjector, FakeProgram, FakePrograms, failpoint, report
 from durable_supervisor.testing.crash import points
 from durable_supervisor.testing.leftovers import leaked
@@ -36,6 +36,12 @@ async def a_host(state_dir: Path, program: FakeProgram) -> None:
             await sup.wait(run.id)
         except SupervisorError as error:
             report(code=error.code.value)
+
+
+async def a_host_of_its_own(state_dir: Path, program: FakeProgram) -> None:
+    """Its run ends with it."""
+    async with Supervisor.open(state_dir) as sup:
+        await run(program.command(), supervisor=sup)
 
 
 def a_failing_host() -> None:
@@ -141,3 +147,14 @@ async def test_what_a_dead_worker_left_is_found(state_dir: Path, tmp_path: Path)
     assert leaked(state_dir, 0) == {run.id: f"a process that it started (pid {child})"}
     assert reap_state_dir(state_dir) == [child]
     assert leaked(state_dir, 5) == {}
+
+
+async def test_what_ends_by_itself_is_no_leak(state_dir: Path, program: FakeProgram, tmp_path: Path) -> None:
+    """A host is killed, and its run of scope lifetime has just a moment left."""
+    injector = CrashInjector(state_dir, tmp_path / "hosts")
+    host = injector.start(a_host_of_its_own, state_dir, program)
+    program.wait_for("begun")
+    injector.close()
+    assert host.killed
+    assert leaked(state_dir, 10) == {}
+    assert program.once().code is None

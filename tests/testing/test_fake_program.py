@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from durable_supervisor import Policy, Supervisor, run
 from durable_supervisor.testing import FakePrograms
 from tests.support import eventually, running
 
@@ -124,3 +125,13 @@ def test_steps_end_at_the_first_use_also_in_another_process(fake: FakePrograms) 
     assert pickle.loads(pickle.dumps(program)).path == program.path
     with pytest.raises(RuntimeError, match="written already"):
         program.stdout("late")
+
+
+async def test_a_confined_one_keeps_its_ledger(fake: FakePrograms, state_dir: Path) -> None:
+    program = fake().stdout("hi\n").read_all().exit(3)
+    policy = Policy(network="none", filesystem=program.grants)
+    async with Supervisor.open(state_dir) as sup:
+        command = program.command(cwd=program.folder)
+        result = await run(command, input=b"in", policy=policy, supervisor=sup)
+    assert (result.exit_code, result.stdout) == (3, b"hi\n"), result
+    assert program.once().stdin == b"in"

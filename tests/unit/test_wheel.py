@@ -81,6 +81,13 @@ def test_the_wheel_brings_its_commands(fresh: Path, tmp_path: Path) -> None:
         assert "Usage" in run(str(fresh.parent / name), "--help", cwd=tmp_path)
 
 
+def test_the_wheel_brings_its_pytest_plugin(fresh: Path, tmp_path: Path) -> None:
+    """pytest itself finds it, by the entry point."""
+    shown = run(str(fresh), "-m", "pytest", "--fixtures", "-q", str(tmp_path), cwd=tmp_path)
+    assert "durable_state_dir -- " in shown
+    assert "crash_injector -- " in shown
+
+
 def test_the_wheel_carries_every_file(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     sources = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}

@@ -22,19 +22,23 @@ from ..runlog.paths import RunPaths, list_attempts, list_shards
 
 _ROUNDS = 100
 _PAUSE = 0.01
+_MOMENT = 0.5  # seconds
 _ID_VARIABLE = "DURABLE_SUPERVISOR_RUN_ID"
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a run, as its log tells: who worked on it, and whether it came to its receipt."""
+    """One try at a run, as its log tells.
+
+    ``ending``: it is being stopped, or has its receipt: its worker will be gone without anybody's help.
+    """
 
     run_id: str
     number: int
     log: str
     worker: ProcessIdentity | None
     program: ProcessIdentity | None
-    over: bool
+    ending: bool
 
     @property
     def has_worker(self) -> bool:
@@ -54,14 +58,16 @@ def attempts(state_dir: str | os.PathLike[str]) -> Iterator[Attempt]:
 def leaked(state_dir: str | os.PathLike[str], patience: float) -> dict[str, str]:
     """Run id -> what of it is alive.
 
-    A worker that has written its receipt is given ``patience`` seconds to be gone.
+    What is ending is given ``patience`` seconds for it; whatever else lives, a moment to begin with
+    its end, such as a run of scope lifetime whose host was killed just now.
     """
-    deadline = time.monotonic() + patience
-    found = _alive(state_dir)
-    while found and time.monotonic() < deadline and all(one.over for one, _ in found.values()):
-        time.sleep(_PAUSE)
+    began = time.monotonic()
+    while True:
         found = _alive(state_dir)
-    return {run_id: what for run_id, (_, what) in found.items()}
+        bound = patience if all(one.ending for one, _ in found.values()) else min(patience, _MOMENT)
+        if not found or time.monotonic() - began >= bound:
+            return {run_id: what for run_id, (_, what) in found.items()}
+        time.sleep(_PAUSE)
 
 
 def until_gone(state_dir: str | os.PathLike[str], patience: float) -> bool:
@@ -161,7 +167,7 @@ def _attempt(paths: RunPaths, number: int) -> Attempt:
         paths.log(number),
         _identity(evidence.worker),
         _identity(evidence.program),
-        evidence.receipt is not None or evidence.terminal is not None,
+        any((evidence.receipt, evidence.terminal, evidence.stopping)),
     )
 
 
