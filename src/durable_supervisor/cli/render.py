@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from durable_supervisor.model.confining import enforcement_words, limit_words, policy_words
 from durable_supervisor.model.quantities import size
 
 from . import describe, out, style
@@ -81,6 +82,8 @@ def run_table(form: Form) -> str:
         ("worker", _process(form.get("worker"))),
         ("terminal", _terminal(form.get("pty"))),
         ("limits", _limits(form.get("limits"), form.get("completion"))),
+        ("policy", policy_words(form.get("policy"))),
+        *_enforced(form.get("receipt")),
         ("labels", _flat(form.get("labels"))),
         ("output", _output(form.get("receipt"))),
         ("events", str(form.get("head") or 0)),
@@ -128,6 +131,7 @@ def request_table(form: Form) -> str:
             ("stdin", _flat(form.get("stdin")) or str(form.get("stdin") or "empty")),
             ("terminal", _terminal(form.get("pty"))),
             ("limits", _limits(form.get("limits"), form.get("completion"))),
+            ("policy", policy_words(form.get("policy"))),
             ("labels", _flat(form.get("labels"))),
             ("", "dry run: nothing was started"),
         ]
@@ -229,7 +233,13 @@ def _limits(limits: object, completion: object) -> str:
         if isinstance(value := limits.get(name), int | float)
     ]
     words.append(f"output {size(limits.get('max_stdout_bytes'))} a stream, {limits.get('on_limit')}")
-    return ", ".join([*words, f"completion {completion}"])
+    return ", ".join([*words, *limit_words(limits), f"completion {completion}"])
+
+
+def _enforced(receipt: object) -> list[tuple[str, str]]:
+    """One line an axis."""
+    report = receipt.get("enforcement") if isinstance(receipt, Mapping) else None
+    return [(f"held: {axis}", words) for axis, words in enforcement_words(report).items()]
 
 
 def _output(receipt: object) -> str:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 def capabilities(
     context: typer.Context, json: Json = False, state_dir: StateDir = None, socket: SocketPath = None
 ) -> int:
-    """What this machine can enforce of a policy and of limits, found out by really doing it.
+    """What this machine can enforce, axis by axis.
 
+    Each mechanism is really tried, by a process of its own that is gone afterwards.
     With --socket: where that service starts its programs.
 
     \b

@@ -13,7 +13,7 @@ from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.outcome import OutcomeKind
 from durable_supervisor.model.states import RunState
 
-from . import describe, exit_codes, out, request, terminal
+from . import confined, describe, exit_codes, out, request, terminal
 from .errors import print_error
 from .interactive import Left
 from .options import Grace, Json, Raw, Settings, SocketPath, StateDir, settings
@@ -46,6 +46,17 @@ def run(
     grace: Grace = None,
     max_output: request.MaxOutput = None,
     on_limit: request.OnLimitOption = None,
+    network: confined.Network = None,
+    grant: confined.Grants = None,
+    files_backend: confined.FilesBackend = None,
+    enforcement: confined.Enforcement = None,
+    memory: confined.Memory = None,
+    cpus: confined.Cpus = None,
+    cpu_time: confined.CpuTime = None,
+    processes: confined.Processes = None,
+    open_files: confined.OpenFiles = None,
+    file_size: confined.FileSize = None,
+    max_stdin: confined.MaxStdin = None,
     completion: request.CompletionOption = None,
     queue: request.Queue = False,
     priority: request.Priority = "0",

@@ -9,7 +9,7 @@ import typer
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.states import RunState
 
-from . import exit_codes, out, request
+from . import confined, exit_codes, out, request
 from .describe import is_generated
 from .options import Grace, Json, Settings, SocketPath, StateDir, settings
 from .session import drive, owning
@@ -42,6 +42,17 @@ def start(
     grace: Grace = None,
     max_output: request.MaxOutput = None,
     on_limit: request.OnLimitOption = None,
+    network: confined.Network = None,
+    grant: confined.Grants = None,
+    files_backend: confined.FilesBackend = None,
+    enforcement: confined.Enforcement = None,
+    memory: confined.Memory = None,
+    cpus: confined.Cpus = None,
+    cpu_time: confined.CpuTime = None,
+    processes: confined.Processes = None,
+    open_files: confined.OpenFiles = None,
+    file_size: confined.FileSize = None,
+    max_stdin: confined.MaxStdin = None,
     completion: request.CompletionOption = None,
     queue: request.Queue = False,
     priority: request.Priority = "0",
@@ -59,6 +70,7 @@ def start(
     Example:
       dsup start --request-id scan-17 --timeout 10m -- rg TODO src
       dsup start --secret-env API_TOKEN --label team=infra -- ./agent.sh
+      dsup start --network none --grant .:all --memory 512M -- make test
     """
     shared = settings(context, json, state_dir, socket)
     asked, turn = request.ask(context.params), request.turn(context.params)
@@ -98,6 +110,7 @@ async def hand_over(owner: Owner, asked: StartRequest, turn: request.Turn) -> Ru
             limits=asked.limits,
             completion=asked.completion,
             labels=asked.labels,
+            policy=asked.policy,
             queue=turn.queue,
             priority=turn.priority,
         )

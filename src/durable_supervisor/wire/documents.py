@@ -247,6 +247,8 @@ class StartRequestDocument(Document):
     limits: LimitsForm
     completion: Completion
     labels: dict[str, str]
+    policy: PolicyForm | None = None
+    lifetime: Lifetime | None = None
 
 
 class ReconcileDocument(Document):

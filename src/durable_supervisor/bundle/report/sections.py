@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ...model.confining import enforcement_words, limit_words, policy_words
 from ...model.events import iso_time
 from ...model.quantities import number, size
 from ...model.view import RunView
@@ -66,6 +67,9 @@ def _facts(view: RunView) -> Iterable[tuple[str, str]]:
     yield "Stdin", size(receipt["stdin_bytes"]) if receipt.get("stdin_bytes") else ""
     yield "Used", _usage(receipt.get("rusage"))
     yield "Limits", _limits(view.limits)
+    yield "Policy", policy_words(view.policy)
+    for axis, words in enforcement_words(receipt.get("enforcement")).items():
+        yield f"Enforced: {axis.replace('_', ' ')}", words
     yield "Labels", flat(view.labels)
     yield "Process", _identity(view.program)
     yield "Reason", "" if view.receipt else str(view.reason or "")
@@ -187,7 +191,7 @@ def _limits(limits: Mapping[str, object]) -> str:
         if value is not None:
             words.append(f"{name.replace('_', ' ')} {span(value)}")
     words += [f"{stream} {size(limits.get(f'max_{stream}_bytes'))}" for stream in ("stdout", "stderr")]
-    return ", ".join([*words, f"then {limits.get('on_limit')}"])
+    return ", ".join([*words, f"then {limits.get('on_limit')}", *limit_words(limits)])
 
 
 def _identity(form: Mapping[str, object] | None) -> str:

@@ -1,0 +1,109 @@
+"""The options of ``start`` and ``run`` that confine the program: a policy, and limits for the kernel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from durable_supervisor.model.errors import invalid
+from durable_supervisor.model.policy import Access, Grant, Policy
+
+from . import parse
+
+Network = Annotated[
+    str | None,
+    typer.Option("--network", metavar="host|none|loopback", help="What it may reach [default: host]."),
+]
+Grants = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grant",
+        metavar="PATH[:ACCESS]",
+        help="Nothing but what is granted: read, execute, write or all [default: read]; may be repeated.",
+    ),
+]
+FilesBackend = Annotated[
+    str | None,
+    typer.Option(
+        "--files-backend", metavar="auto|landlock|bubblewrap", help="What holds the grants [default: auto]."
+    ),
+]
+Enforcement = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--enforcement",
+        metavar="LEVEL|AXIS=LEVEL",
+        help="best_effort, or required: refuse the start where it cannot be enforced; for all axes, or for"
+        " one (network=required); may be repeated.",
+    ),
+]
+Memory = Annotated[
+    str | None, typer.Option("--memory", metavar="SIZE", help="Memory of the whole tree, such as 512M.")
+]
+CpuTime = Annotated[
+    str | None, typer.Option("--cpu-time", metavar="TIME", help="Time on a processor, such as 90 or 10m.")
+]
+Cpus = Annotated[
+    str | None, typer.Option("--cpus", metavar="N", help="Share of the processors: 0.5 is half of one.")
+]
+Processes = Annotated[
+    str | None, typer.Option("--processes", metavar="N", help="Processes and threads at once.")
+]
+OpenFiles = Annotated[
+    str | None, typer.Option("--open-files", metavar="N", help="Open files of each process.")
+]
+FileSize = Annotated[
+    str | None, typer.Option("--file-size", metavar="SIZE", help="Greatest file that it may write.")
+]
+MaxStdin = Annotated[str | None, typer.Option("--max-stdin", metavar="SIZE", help="Bytes of stdin in all.")]
+
+
+def policy(words: Mapping[str, Any]) -> Policy | None:
+    """From the options by name; None where none of them is given.  Raises INVALID_REQUEST."""
+    asked: dict[str, Any] = {
+        "network": words["network"],
+        "filesystem": [_grant(word) for word in words["grant"]] if words["grant"] else None,
+        "files_backend": words["files_backend"],
+        "enforcement": _enforcement(words["enforcement"]) if words["enforcement"] else None,
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    return Policy(**given) if given else None
+
+
+def limits(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of `Limits` from the options by name, those that are given.  Raises INVALID_REQUEST."""
+    sizes = {"max_memory_bytes": "memory", "max_file_bytes": "file_size", "max_stdin_bytes": "max_stdin"}
+    counts = {"max_processes": "processes", "max_open_files": "open_files"}
+    found: dict[str, Any] = {
+        field: parse.size(f"limits.{field}", words[name])
+        for field, name in sizes.items()
+        if words[name] is not None
+    }
+    for field, name in counts.items():
+        if words[name] is not None:
+            found[field] = parse.whole(f"limits.{field}", words[name])
+    if words["cpus"] is not None:
+        found["max_cpus"] = parse.factor("limits.max_cpus", words["cpus"])
+    if words["cpu_time"] is not None:
+        found["max_cpu_seconds"] = parse.seconds("limits.max_cpu_seconds", words["cpu_time"])
+    return found
+
+
+def _grant(word: str) -> Grant:
+    """``PATH:ACCESS``; what does not end with an access is a path as it stands."""
+    path, colon, access = word.rpartition(":")
+    if not colon or access not in [one.value for one in Access]:
+        path, access = word, Access.READ.value
+    if not path:
+        raise invalid("policy.filesystem", "has a grant without a path", "--grant /repo:read")
+    return Grant(os.path.abspath(path), Access(access))
+
+
+def _enforcement(words: Sequence[str]) -> str | dict[str, str]:
+    """One level for all axes, or one for each that is named."""
+    if len(words) == 1 and "=" not in words[0]:
+        return words[0].replace("-", "_")
+    return {axis: level.replace("-", "_") for axis, level in parse.pairs("policy.enforcement", words).items()}
