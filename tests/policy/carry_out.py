@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from durable_supervisor.process.gate import Program, Stdio
+from durable_supervisor.process.program import ConfinementRefused
+from durable_supervisor.sandbox import privileges, seccomp
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.worker.confining import fork_confined
 
@@ -25,13 +27,20 @@ class CarriedOut:
         self.lines: list[str] = answer["output"].splitlines()
 
 
-def carried_out(plan: Plan, argv: list[str], cwd: str) -> CarriedOut:
-    """The program under this plan, to its end.  Raises CalledProcessError when it was refused."""
-    message = json.dumps({"plan": plan.to_message(), "argv": argv, "cwd": cwd})
+class NotExecuted(Exception):
+    """With what it was refused for."""
+
+
+def carried_out(plan: Plan, argv: list[str], cwd: str, *, without: tuple[str, ...] = ()) -> CarriedOut:
+    """The program under this plan, to its end.  Raises NotExecuted.
+
+    ``without``: what the kernel refuses this time, though the plan counts on it (`seccomp.rules`).
+    """
+    asked = {"plan": plan.to_message(), "argv": argv, "cwd": cwd, "without": without}
     path = os.pathsep.join([str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-m", "tests.policy.carry_out"],
-        input=message,
+        input=json.dumps(asked),
         capture_output=True,
         text=True,
         check=True,
@@ -39,7 +48,10 @@ def carried_out(plan: Plan, argv: list[str], cwd: str) -> CarriedOut:
         cwd=_ROOT,
         env={**os.environ, "PYTHONPATH": path},
     )
-    return CarriedOut(json.loads(done.stdout))
+    answer = json.loads(done.stdout)
+    if "refused" in answer:
+        raise NotExecuted(*answer["refused"])
+    return CarriedOut(answer)
 
 
 def _main() -> None:
@@ -48,7 +60,14 @@ def _main() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     argv, env = asked["argv"], {"PATH": os.defpath}
     program = Program(argv[0], argv, asked["cwd"], env, 0o077)
-    paused, report, _ = fork_confined(asked["plan"], program, Stdio(nothing, write, write), "carried-out")
+    if asked["without"]:
+        privileges.gain_none()
+        seccomp.install(dict.fromkeys(asked["without"], True))
+    try:
+        paused, report, _ = fork_confined(asked["plan"], program, Stdio(nothing, write, write), "carried-out")
+    except ConfinementRefused as refusal:
+        json.dump({"refused": [refusal.axis, refusal.reason]}, sys.stdout)
+        return
     os.close(write)
     paused.release()
     with open(read, encoding="utf-8", errors="replace") as output:

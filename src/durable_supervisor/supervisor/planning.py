@@ -11,15 +11,13 @@ import os
 from ..model.errors import SupervisorError, invalid
 from ..model.policy import Policy, contradiction
 from ..model.request import StartRequest
+from ..sandbox.paths import EXECUTABLE
 from ..sandbox.plan import Plan
 from .confinement import Asked, confinement
 from .confining_files import Found, is_within
 from .probing import machine_facts
 
 Ruling = Plan | SupervisorError | None  # SupervisorError: a new request is refused with it
-
-# A program may read and execute what is there without a grant, and so may begin there.
-_BASE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 
 
 def rule(request: StartRequest, cwd: str) -> Ruling:
@@ -44,7 +42,7 @@ def _found(policy: Policy, cwd: str) -> list[Found]:
         raise invalid(
             "policy.filesystem", f"grants less for {pair[1]} than for {pair[0]}, which it is really beneath"
         )
-    allowed = [*real, *(os.path.realpath(path) for path in _BASE)]
+    allowed = [*real, *(os.path.realpath(path) for path in EXECUTABLE)]  # no grant needed to be there
     if not any(is_within(os.path.realpath(cwd), path) for path in allowed):
         raise invalid("cwd", "lies outside every grant", "grant it, or choose one that is granted")
     return found

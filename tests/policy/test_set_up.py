@@ -1,0 +1,152 @@
+"""Set-up that fails in the paused child, though the probes said yes: nothing is executed, or it is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor.model.enforcement import AXES, axis_report
+from durable_supervisor.sandbox import landlock, seccomp
+from durable_supervisor.sandbox.plan import LANDLOCK, Files, Plan
+from tests.policy.carry_out import NotExecuted, carried_out
+
+SOURCE = Path(__file__).parents[2] / "src"
+LACKING = ("user_namespaces",)
+
+
+@pytest.fixture(autouse=True)
+def _able() -> None:
+    if not seccomp.probe() or landlock.probe() < 3:
+        pytest.skip("needs a system call filter and Landlock")
+
+
+def a_plan(folder: Path, *required: str) -> Plan:
+    """No network, one directory to write; everything in namespaces, as a plain user makes them."""
+    plan = Plan()
+    status = folder.stat()
+    files = Files()
+    files.backend, files.abi, files.bwrap, files.mounts = LANDLOCK, landlock.probe(), None, True
+    files.grants = [(str(folder), "write", status.st_dev, status.st_ino)]
+    plan.files = files
+    plan.network = {"mode": "none", "mechanism": "namespace"}
+    plan.namespaces = {"user": True, "net": True, "mount": True}
+    plan.privileges = plan.landlock_scope = True
+    plan.seccomp = {"sockets": "own_namespace", "io_uring": True, "user_namespaces": True}
+    planned = {"files": "landlock", "network": "namespace", "privileges": "no_new_privs"}
+    for axis in AXES:
+        report = axis_report(True, "full", planned[axis]) if axis in planned else axis_report(None)
+        plan.axes[axis] = {**report, "required": axis in required}
+    return plan
+
+
+SCRIPT = "touch made; chmod 700 /usr/bin 2>/dev/null || echo held"
+NET = "import socket; socket.socket(socket.AF_INET)"
+
+
+def test_as_planned(tmp_path: Path) -> None:
+    ended = carried_out(a_plan(tmp_path), ["/bin/sh", "-c", SCRIPT], str(tmp_path))
+    assert (ended.exit_code, ended.lines) == (0, ["held"])
+    assert {ended.report[axis]["applied"] for axis in ("files", "network", "privileges")} == {"full"}
+
+
+def test_without_namespaces_what_is_left_is_told(tmp_path: Path) -> None:
+    """No network is held by the filter instead; that metadata is open makes the files axis partial."""
+    argv = ["/usr/bin/python3", "-c", NET]
+    ended = carried_out(a_plan(tmp_path), argv, str(tmp_path), without=LACKING)
+    assert "PermissionError" in "".join(ended.lines)
+    network, files = ended.report["network"], ended.report["files"]
+    assert (network["applied"], network["mechanism"]) == ("full", "seccomp")
+    assert files["applied"] == "partial"
+    assert "no user namespace" in files["reason"]
+
+
+def test_what_is_required_and_not_to_be_had_is_never_executed(tmp_path: Path) -> None:
+    with pytest.raises(NotExecuted) as caught:
+        carried_out(
+            a_plan(tmp_path, "files"), ["/bin/sh", "-c", SCRIPT], str(tmp_path), without=LACKING
+        )
+    assert caught.value.args[0] == "files"
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_grant_that_is_another_directory_by_now_is_refused_also_at_best_effort(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    assert plan.files is not None
+    path, access, device, inode = plan.files.grants[0]
+    plan.files.grants = [(path, access, device, inode + 1)]
+    with pytest.raises(NotExecuted) as caught:
+        carried_out(plan, ["/bin/sh", "-c", SCRIPT], str(tmp_path))
+    assert caught.value.args == ("files", "a grant is not what it was when the run was admitted")
+    assert not (tmp_path / "made").exists()
+
+
+GATE = """
+    import os, signal, sys
+    sys.path.insert(0, sys.argv[1])
+    from durable_supervisor.process.gate import Program, Stdio, fork_paused
+    from durable_supervisor.process.program import StartFailure
+
+    def confine():
+        {confine}
+
+    program = Program("/bin/touch", ["touch", sys.argv[2]], "/", {{}}, 0o077)
+    try:
+        paused = fork_paused(program, Stdio(0, 1, 2), confine)
+    except StartFailure as failure:
+        print(failure.step, failure.code)
+        sys.exit()
+    print(paused.report)
+    {then}
+"""
+
+
+def gate(tmp_path: Path, confine: str, then: str = "paused.discard()") -> subprocess.CompletedProcess[str]:
+    """A worker's side of the gate, in a process of its own; the program would make ``tmp_path/made``."""
+    code = textwrap.dedent(GATE).format(confine=confine, then=then)
+    argv = [sys.executable, "-I", "-S", "-c", code, str(SOURCE), str(tmp_path / "made")]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+
+
+@pytest.mark.parametrize(
+    ("confine", "said"),
+    [
+        ("raise OSError(28, 'x')", "confine 28"),
+        ("raise ValueError", "confine 22"),
+        ("raise MemoryError", "confine 12"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "confine 5"),
+        ("return b''", "confine 5"),
+        ("return b'x' * 3", "b'xxx'"),
+    ],
+)
+def test_a_program_that_could_not_be_confined_is_never_executed(
+    tmp_path: Path, confine: str, said: str
+) -> None:
+    done = gate(tmp_path, confine)
+    assert done.stdout.strip() == said
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_confined_program_is_executed_once_released(tmp_path: Path) -> None:
+    done = gate(tmp_path, "return b'r' * 200_000", "paused.release(); os.waitpid(paused.pid, 0)")
+    assert len(done.stdout.strip()) == 200_003
+    assert (tmp_path / "made").exists()
+
+
+def test_a_worker_that_dies_while_its_program_is_confined_leaves_nothing_to_execute(tmp_path: Path) -> None:
+    confine = "os.kill(os.getppid(), signal.SIGKILL); os.read(0, 1); return b'confined'"
+    read, write = os.pipe()
+    code = textwrap.dedent(GATE).format(confine=confine, then="paused.release()")
+    argv = [sys.executable, "-I", "-S", "-c", code, str(SOURCE), str(tmp_path / "made")]
+    with subprocess.Popen(argv, stdin=read, stdout=subprocess.PIPE) as worker:
+        os.close(read)
+        assert worker.wait(timeout=30) == -signal.SIGKILL
+        os.close(write)  # only now the child goes on, to a gate that nobody will open
+        assert worker.stdout is not None
+        assert worker.stdout.read() == b"", "end-of-file: the child is gone too"
+    assert not (tmp_path / "made").exists()
