@@ -240,6 +240,24 @@ def test_any_policy_drops_privileges_and_refuses_new_ones() -> None:
     assert planned(replace(ABLE, privileges=False), Policy()).axes["privileges"]["applied"] == "none"
 
 
+SETTINGS = [
+    # what namespaces root can make, policy -> applied, namespaces.mount
+    (ROOT | {"settings": True}, Policy(), "full", True),
+    (ROOT | {"settings": False}, Policy(), "full", False),
+    (NONE | {"settings": True}, Policy(), "partial", False),
+    (NONE | {"settings": True}, writing(), "full", False),
+    (NONE | {"settings": True}, Policy(filesystem=[Grant("/", "all")]), "partial", False),
+]
+
+
+@pytest.mark.parametrize(("namespaces", "policy", "applied", "mount"), SETTINGS)
+def test_root_may_write_the_kernels_settings_unless_something_keeps_it_from_that(
+    namespaces: dict[str, bool], policy: Policy, applied: str, mount: bool
+) -> None:
+    plan = planned(replace(ABLE, namespaces=namespaces), policy, 0)
+    assert (plan.axes["privileges"]["applied"], plan.namespaces["mount"]) == (applied, mount)
+
+
 def test_the_tree_is_held_everywhere() -> None:
     for facts, mechanism in ((ABLE, "cgroup.kill"), (UNABLE, "subreaper")):
         report = planned(facts, Policy(enforcement={"tree": "required"})).axes["tree"]

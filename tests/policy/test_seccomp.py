@@ -61,6 +61,8 @@ ANSWERS = [
     (STRICT, "ptrace", (), errno.EPERM),
     (STRICT, "process_vm_writev", (), errno.EPERM),
     (STRICT, "pidfd_getfd", (), errno.EPERM),
+    (STRICT, "prlimit64", (0, 7), 0),
+    (STRICT, "prlimit64", (1234, 7), errno.EPERM),
     (STRICT, "ioctl", (0, WINDOW_SIZE), 0),
     (STRICT, "ioctl", (0, TYPE_INTO), errno.EPERM),
     (STRICT, "ioctl", (0, GARBAGE | TYPE_INTO), errno.EPERM),

@@ -16,6 +16,7 @@ from .plan import BUBBLEWRAP, LANDLOCK, Files, Plan, Refused, by, failed
 Changes = dict[str, dict[str, object]]
 RLIMIT = "rlimit"
 METADATA = "modes, owners and times of files can be changed outside the grants"
+SETTINGS = "root may write the kernel's settings, such as what it executes when a program crashes"
 
 
 class _Steps:
@@ -50,6 +51,11 @@ class _Steps:
         for axis, report in self.plan.axes.items():
             if str(report.get("mechanism")).startswith("cgroup"):
                 self.give_up(axis, failed(f"the program could leave its cgroup: {reason}"))
+        if self.plan.privileges and os.geteuid() == 0:
+            self.give_up(
+                "privileges",
+                {"applied": PARTIAL, "mechanism": "no_new_privs", "reason": f"{SETTINGS}: {reason}"},
+            )
         if self.plan.files is not None and self.plan.files.mounts:
             self._metadata_is_open(self.plan.files, reason)
 

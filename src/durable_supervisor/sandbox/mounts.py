@@ -58,7 +58,12 @@ def parse(line: str) -> Mount:
 
 def detach_from_host() -> None:
     """What is mounted here from now on stays here; what the host unmounts goes here, too.  Raises OSError."""
-    _mount("/", MS_REC | MS_SLAVE)
+    _mount(None, "/", MS_REC | MS_SLAVE)
+
+
+def bind_to_itself(path: str) -> None:
+    """Make it a mount, with those beneath, so that it can have flags of its own.  Raises OSError."""
+    _mount(path, path, MS_BIND | MS_REC)
 
 
 def make_read_only(mount: Mount) -> None:
@@ -66,10 +71,11 @@ def make_read_only(mount: Mount) -> None:
 
     The other flags are given again: a user namespace must not take off what it found.
     """
-    _mount(mount.path, MS_REMOUNT | MS_BIND | MS_RDONLY | mount.flags)
+    _mount(None, mount.path, MS_REMOUNT | MS_BIND | MS_RDONLY | mount.flags)
 
 
-def _mount(path: str, flags: int) -> None:
-    if _libc.mount(None, os.fsencode(path), None, flags, None) != 0:
+def _mount(source: str | None, path: str, flags: int) -> None:
+    origin = None if source is None else os.fsencode(source)
+    if _libc.mount(origin, os.fsencode(path), None, flags, None) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error), path)

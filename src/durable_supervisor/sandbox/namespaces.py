@@ -1,4 +1,4 @@
-"""Namespaces of its own for a program: an empty network, and control groups that it cannot write to.
+"""Namespaces of its own for a program: an empty network, and mounts in which the kernel is only read.
 
 A plain user makes them inside a user namespace, in which every id is what it is outside.
 What the maker of a user namespace may do in it must be gone before the program is
@@ -21,6 +21,22 @@ _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1  # netdevice(7)
 _IFREQ = struct.Struct("16sh14x")
 _CAP_SYS_ADMIN = 21
+# File systems of the kernel's own, but for /proc, where a process has its business.
+_STEERING = (
+    "cgroup",
+    "cgroup2",
+    "sysfs",
+    "debugfs",
+    "tracefs",
+    "securityfs",
+    "configfs",
+    "efivarfs",
+    "pstore",
+    "bpf",
+    "binfmt_misc",
+)
+_SETTINGS = ("acpi", "bus", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger")  # in /proc
+_A_SETTING = "/proc/sys/kernel/core_pattern"
 
 
 def enter(wanted: dict[str, bool], *, loopback: bool = False) -> dict[str, str]:
@@ -53,9 +69,13 @@ def enter(wanted: dict[str, bool], *, loopback: bool = False) -> dict[str, str]:
 
 
 def probe() -> dict[str, bool]:
-    """Which can be made.  ``privileged``: the others without ``user``; else they are made inside one."""
+    """Which can be made.  ``privileged``: the others without ``user``; else they are made inside one.
+
+    ``settings``: the user may write those of the kernel, where no ``mount`` keeps it from that.
+    """
     privileged = _may_administer()
     return {
+        "settings": os.access(_A_SETTING, os.W_OK),
         "privileged": privileged,
         "user": _makes("user", inside_user=True),
         "net": _makes("net", inside_user=not privileged),
@@ -85,12 +105,23 @@ def _own_network(loopback: bool) -> None:
 
 
 def _own_mounts() -> None:
-    """All control groups, wherever they are mounted, can be read as before, and not be written."""
+    """What steers the kernel, control groups first, can be read as before, and not be written."""
     _unshare(_CLONE_NEWNS)
     mounts.detach_from_host()
     for mount in mounts.mounts():
-        if mount.kind in ("cgroup", "cgroup2"):
+        if mount.kind in _STEERING:
             mounts.make_read_only(mount)
+        elif mount.kind == "proc" and os.geteuid() == 0:
+            _keep_settings(mount)
+
+
+def _keep_settings(proc: mounts.Mount) -> None:
+    """To write these it is enough to be root; core_pattern names what the kernel executes, outside."""
+    for name in _SETTINGS:
+        path = os.path.join(proc.path, name)
+        if os.path.exists(path):
+            mounts.bind_to_itself(path)
+            mounts.make_read_only(mounts.Mount(path, proc.kind, proc.flags))
 
 
 def _may_administer() -> bool:

@@ -90,6 +90,10 @@ _REFUSALS = {
 }  # fmt: skip
 
 
+# A process of the same user may be given a limit of no processor time at all, which is as good as a kill.
+_LIMITS_OF_OTHERS = Rule(errno.EPERM, ("prlimit64",), Case(ALLOWED, Argument(0, 0)))
+
+
 class _Filter(ctypes.Structure):
     """struct sock_fprog (linux/filter.h)."""
 
@@ -106,7 +110,7 @@ def rules(wanted: dict[str, object]) -> list[Rule]:
     for name, value in wanted.items():
         if value:
             chosen += _SOCKETS[str(value)] if name == "sockets" else _REFUSALS[name]
-    return [*chosen, _controls(wanted)] if chosen else []
+    return [*chosen, _controls(wanted), _LIMITS_OF_OTHERS] if chosen else []
 
 
 def _controls(wanted: dict[str, object]) -> Rule:

@@ -33,6 +33,7 @@ _NUMBERS: dict[str, tuple[int, int | None]] = {
     "lremovexattr": (198, 15),
     "lsetxattr": (189, 6),
     "pidfd_getfd": (438, 438),
+    "prlimit64": (302, 261),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "ptrace": (101, 117),

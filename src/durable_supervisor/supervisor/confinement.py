@@ -15,6 +15,7 @@ from ..model.enforcement import AXES, FULL, NONE, PARTIAL, SUBREAPER, axis_repor
 from ..model.errors import SupervisorError
 from ..model.policy import Policy
 from ..sandbox import cgroups, rlimits
+from ..sandbox.child import SETTINGS
 from ..sandbox.facts import Facts
 from ..sandbox.plan import BUBBLEWRAP, Plan
 from . import confining_files
@@ -106,10 +107,14 @@ def _privileges(asked: Asked, facts: Facts, plan: Plan) -> Report:
     plan.privileges = True
     plan.landlock_scope = facts.landlock > 0
     plan.seccomp.update(user_namespaces=True, tracing=not plan.landlock_scope)
-    if facts.seccomp:
-        return axis_report(True, FULL, "no_new_privs")
-    reason = f"a user namespace of its own gives it capabilities within: {_no_filter(facts)}"
-    return axis_report(True, PARTIAL, "no_new_privs", reason)
+    open_ends = []
+    if not facts.seccomp:
+        open_ends.append(f"a user namespace of its own gives it capabilities within: {_no_filter(facts)}")
+    if facts.namespaces.get("settings") and not _is_beyond(asked, facts, plan, ["/proc", "/sys"]):
+        open_ends.append(SETTINGS)
+    if open_ends:
+        return axis_report(True, PARTIAL, "no_new_privs", "; ".join(open_ends))
+    return axis_report(True, FULL, "no_new_privs")
 
 
 def _tree(asked: Asked, facts: Facts, plan: Plan) -> Report:
@@ -201,12 +206,16 @@ def _is_kept_in(asked: Asked, facts: Facts, plan: Plan) -> bool:
     """Are the groups' files not its to write, and clone3(2), for which a descriptor will do, refused?"""
     if asked.policy is None or not facts.seccomp or not facts.privileges:
         return False
+    return _is_beyond(asked, facts, plan, [_CGROUPS, *_parents(facts)])
+
+
+def _is_beyond(asked: Asked, facts: Facts, plan: Plan, kernels: Sequence[str]) -> bool:
+    """Can nothing be written beneath these, which are file systems of the kernel's own?"""
     wrapped = plan.files is not None and plan.files.backend == BUBBLEWRAP
     if facts.namespaces.get("mount") and not wrapped:
         _enter(plan, facts, "mount")  # where they are read-only: see `sandbox.namespaces`
         return True
-    homes = [_CGROUPS, *_parents(facts)]
-    return plan.files is not None and not any(confining_files.reaches(asked.grants, home) for home in homes)
+    return plan.files is not None and not any(confining_files.reaches(asked.grants, path) for path in kernels)
 
 
 def _parents(facts: Facts) -> list[str]:

@@ -8,9 +8,9 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <termios.h>
@@ -33,6 +33,7 @@ static void processes(int victim, int descriptor, unsigned long address)
 {
     char byte = 1;
     struct iovec here = {&byte, 1}, there = {(void *)address, 1};
+    struct rlimit no_core = {0, 0};
     int pidfd = syscall(SYS_pidfd_open, victim, 0);
     report("pidfd_getfd", syscall(SYS_pidfd_getfd, pidfd, descriptor, 0));
     report("vm_read", process_vm_readv(victim, &here, 1, &there, 1, 0));
@@ -41,6 +42,7 @@ static void processes(int victim, int descriptor, unsigned long address)
     report("root", open(in_proc(victim, "root/proc/self/status"), O_RDONLY));
     report("signal", kill(victim, 0));
     report("pidfd_signal", syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0));
+    report("limit", prlimit(victim, RLIMIT_CORE, &no_core, NULL));
     report("pidfd_setns", setns(pidfd, CLONE_NEWNET));
     report("ptrace", ptrace(PTRACE_SEIZE, victim, 0, 0)); /* last: it goes when we do */
 }
@@ -54,7 +56,7 @@ static void namespaces(int victim)
     report("unshare_user_net", unshare(CLONE_NEWUSER | CLONE_NEWNET));
     report("unshare_net", unshare(CLONE_NEWNET));
     report("unshare_mount", unshare(CLONE_NEWNS));
-    report("mount", mount("none", "/mnt", "tmpfs", 0, NULL));
+    report("mount", syscall(SYS_fsopen, "tmpfs", 0));
 
     long pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
     if (pid == 0)
@@ -67,6 +69,22 @@ static void namespaces(int victim)
     report("clone3_user", pid);
 }
 
+static long rewritten(const char *name)
+{
+    char value[256];
+    int fd = open(name, O_RDWR);
+    long length = fd < 0 ? -1 : read(fd, value, sizeof value);
+    return length < 0 ? -1 : pwrite(fd, value, length, 0); /* what it was: nobody is harmed */
+}
+
+static void settings(void)
+{
+    report("core_pattern", rewritten("/proc/sys/kernel/core_pattern"));
+    report("modprobe", rewritten("/proc/sys/kernel/modprobe"));
+    report("sysrq", open("/proc/sysrq-trigger", O_WRONLY));
+    report("sysfs", open("/sys/kernel/mm/transparent_hugepage/enabled", O_WRONLY));
+}
+
 static void itself(void)
 {
     report("typing", ioctl(0, TIOCSTI, "x"));
@@ -77,6 +95,8 @@ static void itself(void)
     report("become_root", getuid() == 0 ? setuid(1) : setuid(0));
     report("newer_call", syscall(0x1fffff));
     /* These must go on to work. */
+    struct rlimit no_core = {0, 0};
+    report("own_limit", setrlimit(RLIMIT_CORE, &no_core));
     pid_t child = fork();
     if (child == 0)
         pause();
@@ -93,6 +113,7 @@ int main(int argc, char **argv)
         return 2;
     processes(atoi(argv[1]), atoi(argv[2]), strtoul(argv[3], NULL, 0));
     namespaces(atoi(argv[1]));
+    settings();
     itself();
     return 0;
 }
