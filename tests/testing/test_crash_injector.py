@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from durable_supervisor import Command, ErrorCode, Supervisor, SupervisorError, run
+from durable_supervisor import Command, ErrorCode, Limits, Supervisor, SupervisorError, run
 from durable_supervisor.testing import CrashInjector, FakeProgram, FakePrograms, failpoint, report
 from durable_supervisor.testing.crash import points
-from durable_supervisor.testing.leftovers import leaked
+from durable_supervisor.testing.leftovers import attempts, groups_of, leaked, until_gone
 from tests.support import reap_state_dir
 
 
@@ -132,6 +133,25 @@ def test_mistakes_are_told_before_anything_is_started(injector: CrashInjector) -
 
 def test_the_points_are_those_of_the_source() -> None:
     assert {"start.committed", "worker.released", "fork"} & points() == {"start.committed", "worker.released"}
+
+
+async def test_a_daemon_of_a_dead_worker_is_found_by_its_control_group(
+    state_dir: Path, injector: CrashInjector, tmp_path: Path
+) -> None:
+    """It has an empty environment, and nothing above it is alive."""
+    program = FakePrograms(tmp_path)().child("daemon", stubborn=True).mark("left").hang()
+    async with Supervisor.open(state_dir) as sup:
+        run = await sup.start(program.command(), limits=Limits(max_processes=20))
+        (child,) = program.wait_for("left").children
+        groups = groups_of(list(attempts(state_dir)))
+    if not groups:
+        pytest.skip("no control group can be made here")
+    injector.kill_worker(run.id)
+    injector.kill_program(run.id)
+    assert leaked(state_dir, 0) == {run.id: f"a process that it started (pid {child})"}
+    assert reap_state_dir(state_dir) == [child]
+    assert until_gone(state_dir, 5)
+    assert not [one for found in groups.values() for one in found if os.path.exists(one)]
 
 
 async def test_what_a_dead_worker_left_is_found(state_dir: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from ..process.locks import LockState, probe_lock
 from ..process.signals import signal_process
 from ..runlog.evidence import read_evidence
 from ..runlog.paths import RunPaths, list_attempts, list_shards
+from ..sandbox import cgroups, run_cgroups
 
 _ROUNDS = 100
 _PAUSE = 0.01
@@ -36,6 +37,7 @@ class Attempt:
     run_id: str
     number: int
     log: str
+    directory_id: str | None
     worker: ProcessIdentity | None
     program: ProcessIdentity | None
     ending: bool
@@ -83,24 +85,30 @@ def until_gone(state_dir: str | os.PathLike[str], patience: float) -> bool:
 def end_all(state_dir: str | os.PathLike[str]) -> list[int]:
     """SIGKILL the workers and programs that the logs name, and all below them; the pids reached.
 
-    Also what an orphaned program had started, as long as it carries the run's id in its environment.
+    Also what an orphaned program had started, as long as it is in the run's control group, or carries
+    the run's id in its environment.  The groups are removed.
     """
     reached: list[int] = []
-    run_ids = set()
-    for one in attempts(state_dir):
-        run_ids.add(one.run_id)
+    tries = list(attempts(state_dir))
+    for one in tries:
         # A stopped worker starts no ladder and stays the parent of all orphans until the tree is gone.
         if one.worker is not None and signal_process(one.worker, signal.SIGSTOP):
             reached += kill_below(one.worker.pid) + kill(one.worker)
         if one.program is not None and probe(one.program) is Liveness.ALIVE:
             reached += kill_below(one.program.pid) + kill(one.program)
+    groups = groups_of(tries)
+    directories = [one for found in groups.values() for one in found]
     for _ in range(_ROUNDS):
-        orphans = list(_marked(run_ids))
+        orphans = [stat for stat, _ in (*_marked({one.run_id for one in tries}), *_grouped(groups))]
         if not orphans:
             break
-        reached += tree.signal_all([stat for stat, _ in orphans], signal.SIGKILL)
+        reached += tree.signal_all(orphans, signal.SIGKILL)
+        for directory in directories:
+            run_cgroups.kill_group(directory)  # what forks faster than it is listed
         time.sleep(_PAUSE)
-    return reached
+    for directory in directories:
+        run_cgroups.remove_soon(directory)
+    return sorted(set(reached))
 
 
 def kill(identity: ProcessIdentity) -> list[int]:
@@ -131,15 +139,51 @@ def owner(state_dir: str | os.PathLike[str]) -> ProcessIdentity | None:
 
 def _alive(state_dir: str | os.PathLike[str]) -> dict[str, tuple[Attempt, str]]:
     found: dict[str, tuple[Attempt, str]] = {}
-    newest: dict[str, Attempt] = {}
-    for one in attempts(state_dir):
-        newest[one.run_id] = one
+    tries = list(attempts(state_dir))
+    newest = {one.run_id: one for one in tries}
+    for one in tries:
         if one.has_worker:
             found[one.run_id] = one, f"its worker{_pid(one.worker)}"
         elif one.program is not None and probe(one.program) is Liveness.ALIVE:
             found[one.run_id] = one, f"its program{_pid(one.program)}, without a worker"
-    for stat, run_id in _marked(set(newest) - set(found)):
-        found[run_id] = newest[run_id], f"a process that it started (pid {stat.pid})"
+    orphans = (*_marked(set(newest) - set(found)), *_grouped(groups_of(tries)))
+    for stat, run_id in orphans:
+        found.setdefault(run_id, (newest[run_id], f"a process that it started (pid {stat.pid})"))
+    return found
+
+
+def groups_of(tries: list[Attempt]) -> dict[str, list[str]]:
+    """The control groups that are there for these runs, by run id; their names say whose they are."""
+    found: dict[str, list[str]] = {}
+    known = {one.run_id for one in tries}
+    for directory_id in {one.directory_id for one in tries if one.directory_id is not None}:
+        found |= run_cgroups.leftovers(cgroups.places(), directory_id)
+    return {run_id: groups for run_id, groups in found.items() if run_id in known}
+
+
+def _grouped(groups: dict[str, list[str]]) -> Iterator[tuple[Stat, str]]:
+    """Living processes in these groups."""
+    for run_id, directory in ((run_id, one) for run_id, found in groups.items() for one in found):
+        name = os.path.basename(directory).encode()
+        for pid in _members(directory):
+            try:
+                stat = read_stat(pid)  # before the group: a pid reused in between fails the signal
+                with open(f"/proc/{pid}/cgroup", "rb") as file:
+                    inside = name in file.read()
+            except OSError:
+                continue
+            if inside and stat is not None and not stat.dead:
+                yield stat, run_id
+
+
+def _members(directory: str) -> list[int]:
+    found: list[int] = []
+    for below, _, _ in os.walk(directory):
+        try:
+            with open(os.path.join(below, "cgroup.procs"), encoding="ascii") as file:
+                found += map(int, file.read().split())
+        except OSError:  # it is being removed
+            continue
     return found
 
 
@@ -165,6 +209,7 @@ def _attempt(paths: RunPaths, number: int) -> Attempt:
         paths.run_id,
         number,
         paths.log(number),
+        None if evidence.header is None else evidence.header.directory_id,
         _identity(evidence.worker),
         _identity(evidence.program),
         any((evidence.receipt, evidence.terminal, evidence.stopping)),
