@@ -163,6 +163,7 @@ routes = [
             ErrorCode.OWNER_MISMATCH,
             ErrorCode.IDEMPOTENCY_CONFLICT,
             ErrorCode.CAPACITY_EXHAUSTED,
+            ErrorCode.ENFORCEMENT_REFUSED,
             ErrorCode.FRAME_TOO_LARGE,
             ErrorCode.SHUTTING_DOWN,
             ErrorCode.NO_SPACE,
