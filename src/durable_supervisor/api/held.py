@@ -91,12 +91,11 @@ class Held:
         check_timeout("timeout", timeout)
         if self.run_id is None:
             return never_started()
-        if self._resulting is None or self._resulting.cancelled():
-            self._resulting = self._help(self._result(self.run_id))
-        await asyncio.wait([self._resulting], timeout=timeout)
-        if not self._resulting.done():
+        resulting = self._find_out(self.run_id)
+        await asyncio.wait([resulting], timeout=timeout)
+        if not resulting.done():
             raise not_over(self.run_id, timeout or 0.0)
-        return self._resulting.result()
+        return resulting.result()
 
     async def stop(self, grace: float | None = None) -> StopReceipt:
         """As `Supervisor.stop`; it is sent again to a service that comes back."""
@@ -151,6 +150,12 @@ class Held:
 
     # Its end.
 
+    def _find_out(self, run_id: str) -> asyncio.Task[RunResult]:
+        """How it ends: once, however many wait for it."""
+        if self._resulting is None or self._resulting.cancelled():
+            self._resulting = self._help(self._result(run_id))
+        return self._resulting
+
     async def _result(self, run_id: str) -> RunResult:
         seen = await self._end(run_id)
         self.over = True
@@ -167,7 +172,7 @@ class Held:
         try:
             return await self._wait(run_id)
         except SupervisorError as error:
-            if error.code is not ErrorCode.OUTCOME_UNKNOWN:
+            if error.code is not ErrorCode.OUTCOME_UNKNOWN or self.over:
                 raise
         return await self._end_of_lost(run_id)
 
@@ -218,7 +223,7 @@ class Held:
         self.run_id = self._starting.result().id
         with suppress(SupervisorError):
             await self.stop(self._grace)
-        await self._end(self.run_id)
+        await asyncio.wait([self._find_out(self.run_id)])
 
     # What may end it.
 

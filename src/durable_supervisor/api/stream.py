@@ -115,9 +115,10 @@ class Stream:
 
         Raises as `run` does.
         """
-        async with aclosing(self.__aiter__()) as events:
-            async for _ in events:
-                pass
+        if not self._held.over:
+            async with aclosing(self.__aiter__()) as events:
+                async for _ in events:
+                    pass
         return await self._held.result()
 
     @property

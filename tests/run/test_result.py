@@ -1,0 +1,79 @@
+"""A result is a value: it can be stored, sent, compared, and asked."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from durable_supervisor import (
+    Command,
+    ErrorCode,
+    OutcomeKind,
+    RunFailedError,
+    RunResult,
+    Supervisor,
+    SupervisorError,
+    run,
+)
+from durable_supervisor.model.result import never_started
+
+
+async def test_there_and_back(sup: Supervisor) -> None:
+    script = "printf 'a\\377'; echo \u20ac >&2; sleep 60"
+    result = await run(Command(argv=["sh", "-c", script], timeout=0.2), supervisor=sup)
+    form = json.loads(json.dumps(result.to_dict()))
+    assert RunResult.from_dict(form) == result
+    assert pickle.loads(pickle.dumps(result)) == result
+    assert form["stderr"]["text"] == "\u20ac\n"
+    assert "base64" not in form["stderr"]
+    assert hash(result) == hash(RunResult.from_dict(form))
+    with pytest.raises(FrozenInstanceError):
+        result.exit_code = 0  # type: ignore[misc]
+
+
+async def test_check_raises_with_the_result_attached(sup: Supervisor) -> None:
+    result = await run(Command(argv=["sh", "-c", "echo why >&2; exit 9"]), supervisor=sup)
+    with pytest.raises(RunFailedError) as caught:
+        result.check()
+    error = caught.value
+    assert isinstance(error, SupervisorError)
+    assert (error.code, error.result) == (ErrorCode.RUN_FAILED, result)
+    assert error.termination == {"kind": "exited", "code": 9, "signal": None}
+    assert (error.executable, error.stderr_tail) == ("sh", "why\n")
+    assert "exit code 9" in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.result, again.to_dict()) == (result, error.to_dict())
+
+
+def test_one_that_was_never_started() -> None:
+    result = never_started()
+    assert (result.reason, result.outcome, result.success) == (OutcomeKind.CANCELLED, None, False)
+    assert RunResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+    with pytest.raises(RunFailedError, match="before it was executed"):
+        result.check()
+
+
+async def test_the_event_has_it_too(sup: Supervisor) -> None:
+    done = await run(Command(argv=["true"]), supervisor=sup)
+    events = (await sup.events(str(done.run_id))).events
+    assert events[-1].result == done
+    assert {event.result for event in events[:-1]} == {None}
+
+
+def test_a_receipt_that_was_made_up_from_evidence() -> None:
+    """Of a worker that was lost after its program's end was logged."""
+    receipt = {
+        "attempt": 1,
+        "outcome": {"kind": "exited", "code": 3, "signal": None},
+        "exit": {"code": 3, "signal": None},
+        "rusage": None,
+        "survivors": [],
+        "stop": None,
+        "incomplete": True,
+        "cleanup_confirmed": False,
+    }
+    result = RunResult.from_receipt(receipt, run_id="r")
+    assert (result.run_id, result.exit_code, result.output_incomplete) == ("r", 3, True)

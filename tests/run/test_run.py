@@ -1,0 +1,165 @@
+"""One call, one result: every end of a program, on every face."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from datetime import UTC
+
+from durable_supervisor import ErrorCode, Limits, OnLimit, OutcomeKind, Phase
+from tests.contract.hosts import refused
+from tests.contract.runs import Marker, gone
+from tests.run.conftest import Caller
+
+MEBI = 1024 * 1024
+SLACK = 10.0  # seconds that a loaded machine may take; what is measured is orders of magnitude longer
+
+
+async def test_what_it_printed_and_how_it_ended(caller: Caller) -> None:
+    result = await caller.sh("printf 'out\\377'; printf err >&2; exit 3")
+    assert (result.stdout, result.stderr) == (b"out\xff", b"err")
+    assert (result.stdout_text(), result.stderr_text()) == ("out\ufffd", "err")
+    assert (result.reason, result.exit_code, result.signal) == (OutcomeKind.EXITED, 3, None)
+    assert (result.stdout_bytes, result.stderr_bytes, result.truncated) == (4, 3, False)
+    assert not result.success
+    assert not result.output_incomplete
+    assert (result.survivors, result.stop, result.stdin_bytes) == ((), None, 0)
+    assert result.executable == "sh"
+    assert result.canonical_executable is not None
+    assert result.canonical_executable.startswith("/")
+    assert result.started_at is not None
+    assert result.finished_at is not None
+    assert result.started_at.tzinfo is UTC
+    assert result.started_at <= result.finished_at
+    assert 0 < result.duration < SLACK
+    assert result.enforcement["tree"]["applied"] == "full"
+    seen = await caller.face.sup.inspect(str(result.run_id))
+    assert seen.lifetime == "scope"
+    assert seen.limits["timeout"] == 300
+    assert seen.limits["on_limit"] == "terminate"
+
+
+async def test_success_is_exit_code_0(caller: Caller) -> None:
+    result = await caller.sh("kill -9 $$")
+    assert (result.reason, result.exit_code, result.signal) == (OutcomeKind.SIGNALED, None, signal.SIGKILL)
+    assert not result.success
+    assert (await caller.run(["true"])).check().success
+
+
+async def test_a_deadline_ends_all_that_hold_the_pipe(caller: Caller, marker: Marker) -> None:
+    began = time.monotonic()
+    result = await caller.sh(f"setsid sleep {marker} & sleep {marker}", timeout=0.3)
+    assert time.monotonic() - began < SLACK
+    assert (result.reason, result.signal) == (OutcomeKind.TIMED_OUT, signal.SIGTERM)
+    assert result.survivors == ()
+    gone(marker)
+
+
+async def test_a_child_that_holds_the_pipe_delays_nothing(caller: Caller, marker: Marker) -> None:
+    began = time.monotonic()
+    result = await caller.sh(f"sleep {marker} & exit 0", timeout=60)
+    assert time.monotonic() - began < SLACK
+    assert (result.reason, result.exit_code) == (OutcomeKind.EXITED, 0)
+    assert result.duration < 5  # half a second for the drain
+    gone(marker)
+
+
+async def test_silence_for_too_long(caller: Caller) -> None:
+    result = await caller.sh("echo once; sleep 60", idle_timeout=0.3)
+    assert (result.reason, result.stdout) == (OutcomeKind.IDLE_TIMED_OUT, b"once\n")
+
+
+async def test_more_output_than_allowed(caller: Caller) -> None:
+    result = await caller.sh("yes", max_stdout_bytes=100_000)
+    assert result.reason is OutcomeKind.STDOUT_LIMIT_EXCEEDED
+    assert result.stdout == (b"y\n" * 50_000)[: len(result.stdout)]
+    assert result.stdout_dropped == result.stdout_bytes - len(result.stdout)
+    assert len(result.stdout) <= 100_000
+    result = await caller.sh("yes >&2", max_stderr_bytes=4096)
+    assert result.reason is OutcomeKind.STDERR_LIMIT_EXCEEDED
+    assert result.stderr.startswith(b"y\ny\n")
+
+
+async def test_limits_of_ones_own_are_taken_as_they_are(caller: Caller) -> None:
+    limits = Limits(max_stdout_bytes=65536, on_limit=OnLimit.TRUNCATE)
+    result = await caller.sh("yes | head -c 1000000", limits=limits)
+    assert (result.reason, result.stdout_bytes) == (OutcomeKind.EXITED, 1_000_000)
+    assert result.truncated
+    assert len(result.stdout) + result.stdout_dropped == 1_000_000
+
+
+async def test_stdin_of_any_size(caller: Caller) -> None:
+    small, large = bytes(range(256)) * 10, bytes(range(256)) * (3 * MEBI // 256)
+    assert (await caller.run(["cat"], input=b"")).stdout == b""
+    assert (await caller.run(["cat"], input=small)).stdout == small
+    result = await caller.run(["cat"], input=memoryview(large))  # far more than both pipes hold
+    assert result.stdout == large
+    assert result.stdin_bytes == len(large)
+
+
+async def test_a_program_that_ignores_its_stdin(caller: Caller) -> None:
+    for size in (100_000, MEBI):
+        result = await caller.run(["true"], input=b"x" * size)
+        assert (result.reason, result.exit_code) == (OutcomeKind.EXITED, 0)
+        assert 0 <= result.stdin_bytes <= 65536  # what the pipe took
+
+
+async def test_a_program_that_never_reads_has_its_deadline(caller: Caller) -> None:
+    result = await caller.run(["sleep", "60"], input=b"x" * MEBI, timeout=0.5)
+    assert result.reason is OutcomeKind.TIMED_OUT
+
+
+async def test_nothing_of_the_environment_comes_over(caller: Caller) -> None:
+    script = "import os; print(sorted(os.environ))"
+    argv = [sys.executable, "-I", "-S", "-c", script]
+    result = await caller.run(argv, env={"GIVEN": "1"}, inherit_env=["PYTEST_CURRENT_TEST"])
+    assert "'GIVEN'" in result.stdout_text()
+    assert "PYTEST_VERSION" not in result.stdout_text()
+
+
+async def test_the_same_request_is_the_same_run(caller: Caller) -> None:
+    request_id = caller.face.id("once")
+    first = await caller.sh("echo $$", request_id=request_id)
+    again = await caller.sh("echo $$", request_id=request_id)
+    assert again == first
+
+
+async def test_a_program_that_is_not_there(caller: Caller) -> None:
+    async with refused(ErrorCode.INVALID_REQUEST) as caught:
+        await caller.run(["no-such-program"])
+    error = caught()
+    assert (error.details["field"], error.executable, error.phase) == (
+        "argv",
+        "no-such-program",
+        Phase.VALIDATE,
+    )
+    # With an id it may be a run of before, which had it: that is looked for first.
+    async with refused(ErrorCode.INVALID_REQUEST) as caught:
+        await caller.run(["no-such-program"], request_id=caller.face.id("missing"))
+    assert caught().details["field"] == "argv"
+    async with refused(ErrorCode.NOT_STARTED) as caught:
+        await caller.run(["/no/such/program"])
+    error = caught()
+    assert (error.executable, error.details["error"], error.phase) == (
+        "/no/such/program",
+        "ENOENT",
+        Phase.DISPATCH,
+    )
+
+
+async def test_contradictions_are_refused(caller: Caller) -> None:
+    for options, field in (
+        ({"timeout": 1, "limits": Limits(timeout=2)}, "timeout"),
+        ({"stdin": b"x", "input": b"y"}, "input"),
+        ({"stdin": "open"}, "stdin"),
+        ({"input": "text"}, "input"),
+        ({"input": b"xxx", "max_stdin_bytes": 2}, "input"),
+        ({"token": "a word"}, "token"),
+        ({"lifetime": "for ever"}, "lifetime"),
+        ({"limits": 7}, "limits"),
+        ({"policy": "strict"}, "policy"),
+    ):
+        async with refused(ErrorCode.INVALID_REQUEST) as caught:
+            await caller.run(["true"], **options)
+        assert caught().details["field"] == field
