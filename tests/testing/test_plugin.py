@@ -106,9 +106,13 @@ def test_it_works_under_anyio_and_in_a_loop_of_the_test_s_own(inner: pytest.Pyte
 
         def test_own_loop(durable_supervisor):
             async def main():
-                ended = await run(Command(argv=["true"]))
+                ended = await run(Command(argv=["true"]), supervisor=durable_supervisor)
                 return (await durable_supervisor.inspect(ended.run_id)).state.value
             assert asyncio.run(main()) == "finished"
+
+        def test_handed_over(durable_supervisor):
+            ended = sync.run(Command(argv=["true"]), supervisor=durable_supervisor)
+            assert durable_supervisor.sync.inspect(ended.run_id).receipt
 
         def test_sync(durable_state_dir):
             assert os.environ["DURABLE_SUPERVISOR_STATE_DIR"] == str(durable_state_dir)
@@ -116,7 +120,7 @@ def test_it_works_under_anyio_and_in_a_loop_of_the_test_s_own(inner: pytest.Pyte
             assert (durable_state_dir / "journal.db").exists()
         """
     )
-    run(inner, "-p", "anyio.pytest_plugin").assert_outcomes(passed=3)
+    run(inner, "-p", "anyio.pytest_plugin").assert_outcomes(passed=4)
 
 
 def test_it_costs_nothing_where_it_is_not_used(inner: pytest.Pytester) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from ..api.errand import Elsewhere, block, send
+from ..api.errand import Elsewhere, block, following, send
 from ..api.session import Session
 from ..api.shared import shared
 from ..model.events import Event
@@ -60,13 +59,10 @@ class SyncVerbs:
         """See `Observer.follow`."""
         events = self.hosted.session.follow(run, **options)
         try:
-            while True:
-                event = block(_next(events), self.hosted.loop)
-                if event is None:
-                    return
+            while (event := block(following(events), self.hosted.loop)) is not None:
                 yield event
         finally:
-            block(events.aclose(), self.hosted.loop)
+            block(_closed(events), self.hosted.loop)
 
 
 class HostedSupervisor(Elsewhere):
@@ -77,9 +73,8 @@ class HostedSupervisor(Elsewhere):
     """
 
     def __init__(self) -> None:
-        self.loop: asyncio.AbstractEventLoop = shared().loop()
-        self.session: Session = block(shared().session(), self.loop)
-        super().__init__(self.session, self.loop)
+        loop = shared().loop()
+        super().__init__(block(shared().session(), loop), loop)
         self.sync = SyncVerbs(self)
 
     @property
@@ -100,5 +95,5 @@ class HostedSupervisor(Elsewhere):
     reconcile = _awaited(Session.reconcile)
 
 
-async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
-    return await anext(events, None)
+async def _closed(events: AsyncGenerator[Event, None]) -> None:
+    await events.aclose()
