@@ -190,6 +190,7 @@ async def test_a_helper_that_it_forked_does_not_count(
             assert running(facts["helper"])
         finally:
             os.kill(facts["helper"], signal.SIGKILL)
+            eventually(lambda: not running(facts["helper"]))
     gone(marker)
 
 

@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from durable_supervisor import Command, Limits
+from durable_supervisor import Command, ErrorCode, Limits, RunState, Terminal
 from durable_supervisor.model.answers import Run
+from durable_supervisor.model.events import Kind
+from tests.contract.hosts import host, refused
 from tests.contract.runs import Runs
+from tests.contract.test_state_dir import ROOT_ONLY, in_a_mount_namespace
 from tests.support import eventually_async
 
 WINDOW = 64 * 1024
 PIPE = 64 * 1024  # what one holds (pipe(7)), on top of the window
-# Writes for ever, and counts in a file what it got rid of.
+STILL = 0.3  # seconds after which a counter that stays as it is counts as standing still
+# Writes for ever, or ``total`` bytes, and counts in a file what it got rid of.
 WRITER = """
-import os, sys
+import os, signal, sys
 counter = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o600)
+stream, total = int(sys.argv[2]), int(sys.argv[3])
 written = 0
-while True:
-    written += os.write(int(sys.argv[2]), b"x" * 4096)
+while written < total:
+    written += os.write(stream, b"x" * 4096)
     os.pwrite(counter, b"%d" % written, 0)
+signal.pause()
 """
 
 
-def writer(counter: Path, stream: int = 1) -> list[str]:
-    import sys
-
-    return [sys.executable, "-I", "-S", "-c", WRITER, str(counter), str(stream)]
+def writer(counter: Path, stream: int = 1, total: int = 1 << 60) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", WRITER, str(counter), str(stream), str(total)]
 
 
 async def windowed(runs: Runs, argv: list[str], **options: Any) -> Run:
     limits = Limits(**{"grace": 3, **options.pop("limits", {})})
+    completion = options.pop("completion", "leader")
+    command = Command(argv=argv, **options)
     return await runs.sup.start(
-        Command(argv=argv, **options), limits=limits, lifetime="scope", window=WINDOW
+        command, limits=limits, completion=completion, lifetime="scope", window=WINDOW
     )
+
+
+async def kept(runs: Runs, run: Run, size: int) -> None:
+    """Wait until so much of its stdout is in the log."""
+
+    async def there() -> bool:
+        return len(await runs.output(run)) == size
+
+    await eventually_async(there)
 
 
 def count(counter: Path) -> int:
@@ -55,7 +72,7 @@ async def blocked(counter: Path, above: int) -> int:
         now = count(counter)
         if now != seen:
             seen, since = now, time.monotonic()
-        return now > above and time.monotonic() - since > 0.3
+        return now > above and time.monotonic() - since > STILL
 
     await eventually_async(still, timeout=20, message="it went on writing")
     return seen
@@ -63,8 +80,6 @@ async def blocked(counter: Path, above: int) -> int:
 
 @pytest.mark.parametrize("pty", [False, True], ids=["pipe", "terminal"])
 async def test_it_blocks_and_goes_on(runs: Runs, tmp_path: Path, pty: bool) -> None:
-    from durable_supervisor import Terminal
-
     counter = tmp_path / "counter"
     run = await windowed(runs, writer(counter), pty=Terminal() if pty else None)
     first = await blocked(counter, 0)
@@ -78,3 +93,189 @@ async def test_it_blocks_and_goes_on(runs: Runs, tmp_path: Path, pty: bool) -> N
         assert len(await runs.output(run)) == consumed + WINDOW
     await runs.sup.stop(run.id)
     assert (await runs.receipt(run))["stop"]["reason"] == "stop"
+
+
+async def test_each_stream_for_itself(runs: Runs, tmp_path: Path) -> None:
+    """What is said of the one does not count for the other."""
+    out, err = tmp_path / "out", tmp_path / "err"
+    run = await windowed(runs, ["sh", "-c", f"{shlex.join(writer(out))} & exec {shlex.join(writer(err, 2))}"])
+    first = (await blocked(out, 0), await blocked(err, 0))
+    await runs.sup.acknowledge(run.id, stderr=WINDOW)
+    assert await blocked(err, first[1]) == first[1] + WINDOW
+    assert count(out) == first[0]
+    await runs.sup.acknowledge(run.id, stdout=WINDOW)
+    assert await blocked(out, first[0]) == first[0] + WINDOW
+    await runs.sup.stop(run.id)
+
+
+async def test_words_that_change_nothing(runs: Runs, tmp_path: Path) -> None:
+    """Less than before, more than there is, the same again, and for a run that has no window."""
+    counter = tmp_path / "counter"
+    run = await windowed(runs, writer(counter))
+    first = await blocked(counter, 0)
+    await runs.sup.acknowledge(run.id, stdout=1 << 60, stderr=5)  # all there is by now, not what will be
+    second = await blocked(counter, first)
+    assert second == first + WINDOW
+    for word in (0, WINDOW, WINDOW - 1):
+        await runs.sup.acknowledge(run.id, stdout=word)
+    assert await blocked(counter, 0) == second
+    await runs.sup.stop(run.id)
+    await runs.sup.acknowledge(run.id, stdout=1)
+    other = await runs.sh("true")
+    await runs.sup.acknowledge(other.id, stdout=1)
+    for bad in (-1, True, "1", None):
+        async with refused(ErrorCode.INVALID_REQUEST) as caught:
+            await runs.sup.acknowledge(run.id, stdout=bad)  # type: ignore[arg-type]
+        assert caught().details["field"] == "stdout"
+    async with refused(ErrorCode.UNKNOWN_RUN):
+        await runs.sup.acknowledge("0" * 16)
+
+
+async def test_it_needs_a_host_to_be_waited_for(runs: Runs) -> None:
+    """A detached program would be held back for ever by an application that died."""
+    for window, lifetime in ((WINDOW, "detached"), (4095, "scope"), (True, "scope"), (1.5, "scope")):
+        async with refused(ErrorCode.INVALID_REQUEST) as caught:
+            await runs.sup.start(Command(argv=["true"]), lifetime=lifetime, window=window)  # type: ignore[arg-type]
+        assert caught().details["field"] == "window"
+
+
+async def test_what_is_held_back_is_read_in_the_end(runs: Runs, tmp_path: Path) -> None:
+    """The pipe's content too, once the leader has ended."""
+    size = WINDOW + 40_000
+    run = await windowed(runs, ["head", "-c", str(size), "/dev/zero"])
+    receipt = await runs.receipt(run)
+    assert receipt["output"]["stdout"] == {"bytes": size, "dropped": 0, "complete": True}
+    assert len(await runs.output(run)) == size
+
+
+@pytest.mark.parametrize("completion", ["leader", "tree"])
+async def test_what_a_leader_leaves_behind(runs: Runs, tmp_path: Path, completion: str) -> None:
+    """With the leader's end the run is over, or goes on: then so does the window."""
+    counter = tmp_path / "counter"
+    argv = ["sh", "-c", f"trap '' TERM; {shlex.join(writer(counter))} & exit 3"]
+    run = await windowed(runs, argv, completion=completion, limits={"grace": 0.1})
+    if completion == "tree":
+        assert await blocked(counter, 0) <= WINDOW + PIPE + 4096
+        assert len(await runs.output(run)) == WINDOW
+        await runs.sup.stop(run.id)
+    receipt = await runs.receipt(run)
+    assert receipt["exit"]["code"] == 3
+    assert receipt["survivors"] == []
+    stored = len(await runs.output(run))
+    assert stored + receipt["output"]["stdout"]["dropped"] == receipt["output"]["stdout"]["bytes"] >= WINDOW
+
+
+@pytest.mark.parametrize(
+    ("limits", "kind"),
+    [
+        ({"timeout": 1.0}, "timed_out"),
+        ({"max_stdout_bytes": 1, "on_limit": "terminate"}, "stdout_limit_exceeded"),
+    ],
+)
+async def test_bounds_hold_meanwhile(runs: Runs, tmp_path: Path, limits: dict[str, Any], kind: str) -> None:
+    run = await windowed(runs, writer(tmp_path / "counter"), limits=limits)
+    seen = await runs.wait(run)
+    assert seen.outcome is not None
+    assert seen.outcome.kind == kind
+
+
+async def test_a_stop_lets_out_what_it_has_to_say(runs: Runs, tmp_path: Path) -> None:
+    """A program that is told to end may be in the middle of a write, and have a last word."""
+    script = f"trap 'echo the last word; exit 7' TERM; head -c {WINDOW * 4} /dev/zero; echo; sleep 600 & wait"
+    run = await windowed(runs, ["sh", "-c", script])
+
+    await kept(runs, run, WINDOW)
+    receipt = await runs.sup.stop(run.id, grace=20)
+    assert receipt.outcome is not None
+    assert (receipt.outcome.kind, receipt.outcome.code) == ("cancelled", 7)
+    assert (await runs.output(run)).endswith(b"the last word\n")
+
+
+async def test_the_idle_timer_waits_with_it(runs: Runs, tmp_path: Path) -> None:
+    """Who is held back is not silent; who has been let go, and says nothing, is."""
+    counter, total = tmp_path / "counter", WINDOW * 4
+    run = await windowed(runs, writer(counter, total=total), limits={"idle_timeout": STILL / 2})
+    await blocked(counter, 0)
+    assert (await runs.sup.inspect(run.id)).state is RunState.RUNNING
+    for consumed in range(WINDOW, total + 1, WINDOW):
+        await runs.sup.acknowledge(run.id, stdout=consumed)
+        await kept(runs, run, min(consumed + WINDOW, total))
+    assert (await runs.receipt(run))["stop"]["reason"] == "idle_timeout"
+
+
+SECRET = "a secret that is longer than what stands for it"
+PRINTS = """
+import sys
+for number in range({count}):
+    sys.stdout.write("x" * 900 + sys.argv[1] + "\\n")
+"""
+
+
+async def test_what_counts_is_what_is_recorded(runs: Runs) -> None:
+    """After redaction, and though most of it is dropped from the log again: a reader gets to the end."""
+    program = [sys.executable, "-I", "-S", "-c", PRINTS.format(count=5000), SECRET]
+    run = await windowed(runs, program, secrets=[SECRET], limits={"max_stdout_bytes": 4 * WINDOW})
+    recorded, largest = 0, 0
+    async for event in runs.sup.follow(run.id):
+        if event.kind == Kind.OUTPUT:
+            assert event.offset == recorded
+            recorded += len(event.data)
+        elif event.kind == Kind.OUTPUT_DROPPED:
+            recorded += int(str(event.detail["bytes"]))
+        largest = max(largest, resident((await runs.worker(run.id)).pid))
+        await runs.sup.acknowledge(run.id, stdout=recorded)
+    receipt = await runs.receipt(run)
+    assert receipt["exit"]["code"] == 0
+    assert recorded == 5000 * (901 + len("[redacted]"))
+    assert receipt["output"]["stdout"]["bytes"] == 5000 * (901 + len(SECRET))
+    assert 0 < largest < 48 * 1024
+
+
+def resident(pid: int) -> int:
+    """KiB of memory that the process has; 0 once it is gone."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith("VmRSS")), 0)
+    except OSError:
+        return 0
+
+
+@ROOT_ONLY
+async def test_a_full_disk_holds_nobody_back(tmp_path: Path) -> None:
+    """What it drops nobody gets to see; once that is told, it counts like everything else."""
+    state, counter = tmp_path / "small", tmp_path / "counter"
+    state.mkdir(mode=0o700)
+    counter.write_text("0")
+    code = f"""
+    def written():
+        return int(open({str(counter)!r}).read() or 0)
+    async def seen(kind):
+        return (await sup.events(run.id, kinds=[kind], limit=1000)).events
+    async with Supervisor.open(STATE) as sup:
+        run = await sup.start(Command(argv={writer(counter)!r}), lifetime="scope", window={WINDOW})
+        ballast = os.open(STATE + "/ballast", os.O_WRONLY | os.O_CREAT)
+        for size in (4096, 1):
+            try:
+                while os.write(ballast, b"x" * size):
+                    pass
+            except OSError:
+                pass
+        while written() < 50 * {WINDOW}:  # as long as there is room ahead, the reader keeps up
+            await sup.acknowledge(run.id, stdout=sum(len(event.data) for event in await seen("output")))
+            await asyncio.sleep(0.01)
+        os.ftruncate(ballast, 0)
+        while not (dropped := await seen("output.dropped")):
+            await asyncio.sleep(0.01)
+        before = 0
+        while before != (before := written()):
+            await asyncio.sleep({STILL})
+        await sup.acknowledge(run.id, stdout=1 << 60)
+        while written() < before + {WINDOW}:
+            await asyncio.sleep(0.01)
+        receipt = await sup.stop(run.id)
+    report(dropped=dropped[0].detail["bytes"], outcome=receipt.outcome.kind.value)
+    """
+    prefix = in_a_mount_namespace(f"mount -t tmpfs -o size=40m,mode=700 none '{state}'")
+    facts = host(code, state, tmp_path, prefix=prefix)
+    assert facts["outcome"] == "cancelled"
+    assert facts["dropped"] > 40 * WINDOW

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import aclosing
 from typing import Any
 
 from durable_supervisor import ErrorCode, Kind, Phase, RunState, Terminal
@@ -138,3 +139,26 @@ async def test_what_is_typed_at_a_terminal(face: Face) -> None:
     await face.printed(run, b"hello\r\nhello\r\n")
     assert (await face.sup.write_stdin(run.id, b"", eof=True)).result == "eof_sent"
     assert (await face.wait(run)).state is RunState.FINISHED
+
+
+async def test_a_program_that_waits_for_its_reader(face: Face, marker: Marker) -> None:
+    """It is never further ahead than its window, and goes on as it is read."""
+    window, size = 8192, 200_000
+    argv = ["sh", "-c", f"head -c {size} /dev/zero; exec sleep {marker}"]
+    run = await face.ask("window", argv, lifetime="scope", window=window)
+    consumed = 0
+    async with aclosing(face.sup.follow(run.id, kinds=[Kind.OUTPUT])) as events:
+        async for event in events:
+            assert event.offset == consumed
+            assert len(event.data) <= window
+            consumed += len(event.data)
+            await face.sup.acknowledge(run.id, stdout=consumed)
+            if consumed == size:
+                break
+    assert (await face.sup.inspect(run.id)).lifetime == "scope"
+    await face.sup.stop(run.id)
+    await face.sup.acknowledge(run.id, stdout=1)
+    async with refusing(ErrorCode.INVALID_REQUEST, Phase.VALIDATE, {"field": "stderr"}):
+        await face.sup.acknowledge(run.id, stderr=-1)
+    async with refusing(ErrorCode.INVALID_REQUEST, Phase.VALIDATE, {"field": "window"}):
+        await face.ask("window-2", ["true"], window=window)

@@ -51,7 +51,8 @@ def test_it_is_told_again_where_nobody_could_hear_it(child: subprocess.Popen[byt
     """For want of a descriptor, say."""
     host = read_identity(child.pid)
     assert host is not None
-    poller, tries = Poller(), []
+    poller = Poller()
+    tries: list[int] = []
 
     def on_gone() -> None:
         tries.append(len(tries))
