@@ -102,6 +102,7 @@ async def test_grants_and_directory_are_looked_at_before_anything_is_written(
     cases: list[tuple[str, str, list[Grant]]] = [
         ("policy.filesystem", str(work), [Grant(work), Grant(tmp_path / "missing")]),
         ("policy.filesystem", str(work), [Grant(work, "all"), Grant(tmp_path / "link" / "inner")]),
+        ("policy.filesystem", str(work), [Grant(work, "all"), Grant(tmp_path / "link")]),
         ("cwd", "/etc", [Grant(work)]),
         ("cwd", str(tmp_path), [Grant(work)]),
         ("cwd", str(work), []),

@@ -36,16 +36,25 @@ def _found(policy: Policy, cwd: str) -> list[Found]:
     if policy.filesystem is None:
         return []
     found = [_look(str(grant.path), str(grant.to_dict()["access"])) for grant in policy.filesystem]
-    real = {os.path.realpath(one.path): one.access for one in found}
-    pair = contradiction(real)
-    if pair is not None:
-        raise invalid(
-            "policy.filesystem", f"grants less for {pair[1]} than for {pair[0]}, which it is really beneath"
-        )
+    real = _really(found)
     allowed = [*real, *(os.path.realpath(path) for path in EXECUTABLE)]  # no grant needed to be there
     if not any(is_within(os.path.realpath(cwd), path) for path in allowed):
         raise invalid("cwd", "lies outside every grant", "grant it, or choose one that is granted")
     return found
+
+
+def _really(found: list[Found]) -> dict[str, str]:
+    """What is granted where, with no symbolic link in between.  Raises ``INVALID_REQUEST``."""
+    real: dict[str, str] = {}
+    for one in found:
+        path = os.path.realpath(one.path)
+        if real.setdefault(path, one.access) != one.access:
+            raise invalid("policy.filesystem", f"grants {path} with two accesses", "give each path once")
+    pair = contradiction(real)
+    if pair is not None:
+        problem = f"grants less for {pair[1]} than for {pair[0]}, which it is really beneath"
+        raise invalid("policy.filesystem", problem)
+    return real
 
 
 def _look(path: str, access: str) -> Found:
