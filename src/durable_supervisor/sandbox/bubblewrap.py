@@ -14,7 +14,7 @@ from .plan import Files, Plan
 from .trial import succeeds
 
 _PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap")
-_FILTER_FD = 299
+_PROGRAM_FD, _FILTER_FD = 298, 299
 _FIRST_GRANT_FD = 300  # above whatever the child has open by then
 
 
@@ -60,20 +60,27 @@ def _granted(files: Files) -> list[str]:
 
 def _program(path: str, files: Files) -> list[str]:
     """Itself, where nothing else shows it."""
-    shown = [*EXECUTABLE, *(os.path.realpath(grant[0]) for grant in files.grants)]
-    return [] if _within(path, shown) else ["--ro-bind", path, path]
+    return [] if _is_shown(path, files) else ["--ro-bind-fd", str(_PROGRAM_FD), path]
 
 
-def hand_over(grants: list[Open], rules: bytes) -> None:
-    """Put the descriptors where `wrap` said that they are.  In the paused child.  Raises OSError."""
+def _is_shown(path: str, files: Files) -> bool:
+    return _within(path, [*EXECUTABLE, *(os.path.realpath(grant[0]) for grant in files.grants)])
+
+
+def hand_over(files: Files, grants: list[Open], program: Open, rules: bytes) -> None:
+    """Put the descriptors where `wrap` said that they are.  In the paused child.  Raises OSError.
+
+    bwrap closes what it has used; nothing else must be left open, or the program would have it.
+    """
     for number, grant in enumerate(grants, _FIRST_GRANT_FD):
         os.dup2(grant.fd, number, inheritable=True)
-        os.close(grant.fd)
+    if not _is_shown(program.path, files):
+        os.dup2(program.fd, _PROGRAM_FD, inheritable=True)
     if rules:
-        held = os.memfd_create("filter")
-        os.write(held, rules)
-        os.lseek(held, 0, os.SEEK_SET)
-        os.dup2(held, _FILTER_FD, inheritable=True)
+        memory = os.memfd_create("filter")
+        os.write(memory, rules)
+        os.lseek(memory, 0, os.SEEK_SET)
+        os.dup2(memory, _FILTER_FD, inheritable=True)
 
 
 def probe() -> str | None:

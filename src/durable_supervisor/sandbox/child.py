@@ -83,7 +83,8 @@ class _Steps:
             except OSError as error:
                 self._metadata_is_open(files, _text("read-only mounts", error))
         self.privileges()
-        allowed = [*grants, *paths.open_base(self.executable, terminal=self.terminal)]
+        program = paths.open_program(self.executable)
+        allowed = [*grants, program, *paths.open_base(terminal=self.terminal)]
         try:
             landlock.restrict(allowed)
         except OSError as error:
@@ -94,14 +95,15 @@ class _Steps:
         """What bubblewrap is given; it does the rest, or does not execute the program."""
         from . import bubblewrap, landlock, paths, privileges, seccomp
 
-        grants = paths.open_grants(files)
+        grants, program = paths.open_grants(files), paths.open_program(self.executable)
         try:
             # Before there were scopes, a domain had to handle files, and none that does can mount.
             if self.plan.landlock_scope and landlock.probe() >= landlock.SCOPES_SINCE:
                 privileges.gain_none()
                 landlock.restrict(None)
             wanted = self.plan.seccomp
-            bubblewrap.hand_over(grants, seccomp.program(wanted | {"tracing": True}) if wanted else b"")
+            rules = seccomp.program(wanted | {"tracing": True}) if wanted else b""
+            bubblewrap.hand_over(files, grants, program, rules)
         except OSError as error:
             raise Refused("files", _text("bubblewrap", error)) from None
 
@@ -119,7 +121,7 @@ class _Steps:
         from . import landlock
 
         try:
-            landlock.restrict(None)
+            landlock.restrict(None, sockets=self.plan.network is None)
         except OSError as error:
             self.give_up("privileges", failed(_text("landlock", error)))
 

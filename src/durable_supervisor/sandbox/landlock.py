@@ -55,15 +55,16 @@ def probe() -> int:
         return 0
 
 
-def restrict(allowed: list[Open] | None) -> None:
+def restrict(allowed: list[Open] | None, *, sockets: bool = False) -> None:
     """From now on these paths and no other; with None all of them, in a domain of its own all the same.
 
     From within a domain nothing outside can be traced or, where the kernel has scopes, be
-    signalled.  Needs no_new_privs.  Raises OSError.
+    signalled; nor, unless ``sockets``, be reached by an abstract unix socket.  Needs no_new_privs.
+    Raises OSError.
     """
     abi = probe()
     handled = _handled(abi) if allowed is not None else _least(abi)
-    scopes = _SIGNALS if allowed is None else _SIGNALS | _ABSTRACT_UNIX_SOCKETS
+    scopes = _SIGNALS if sockets else _SIGNALS | _ABSTRACT_UNIX_SOCKETS
     ruleset = call(_CREATE_RULESET, *_attributes(handled, scopes, abi), 0)
     try:
         if allowed is not None:

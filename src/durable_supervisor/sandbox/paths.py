@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from .plan import Files, Refused
 
@@ -43,6 +44,7 @@ READABLE = (
     "/etc/terminfo",
     "/etc/timezone",
 )
+_ANYBODY_EXECUTES = 0o111
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
 
@@ -72,13 +74,12 @@ def open_grants(files: Files) -> list[Open]:
     return found
 
 
-def open_base(executable: str, *, terminal: bool) -> list[Open]:
-    """What is there of the base, the program itself and, where it has one, its terminal."""
+def open_base(*, terminal: bool) -> list[Open]:
+    """What is there of the base, and the program's terminal, where it has one."""
     wanted = [
         *((path, EXECUTE) for path in EXECUTABLE),
         *((path, READ) for path in READABLE),
         *((path, DEVICE) for path in DEVICES),
-        (executable, EXECUTE),
     ]
     if terminal:
         wanted.append(("/proc/self/fd/0", DEVICE))
@@ -89,6 +90,22 @@ def open_base(executable: str, *, terminal: bool) -> list[Open]:
         except OSError:
             continue  # not on this machine
     return found
+
+
+def open_program(path: str) -> Open:
+    """The program itself, which may be executed wherever it is.  Raises Refused.
+
+    Somebody may have put another file there since the path was looked up; one that nobody could
+    execute is not made readable by that.
+    """
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        raise Refused("files", f"the program cannot be opened any more: {error.strerror}") from None
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode) or not mode & _ANYBODY_EXECUTES:
+        raise Refused("files", "the program is not what it was when it was looked up")
+    return Open(path, EXECUTE, fd)
 
 
 def close_all(paths: list[Open]) -> None:
