@@ -65,6 +65,24 @@ def test_it_kills_itself(fake: FakePrograms) -> None:
         assert (program.once().signal, program.once().code) == (name, None)
 
 
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_dies_of_signals_as_any_program(fake: FakePrograms, signo: signal.Signals) -> None:
+    program = fake().mark("ready").hang()
+    with subprocess.Popen([program.path], stderr=subprocess.PIPE) as process:
+        program.wait_for("ready")
+        process.send_signal(signo)
+        assert process.communicate(timeout=20)[1] == b""
+    assert process.returncode == -signo
+
+
+def test_it_dies_of_a_closed_pipe(fake: FakePrograms) -> None:
+    program = fake().stdout("x" * 1000, times=1000)
+    with subprocess.Popen([program.path], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(20) == -signal.SIGPIPE
+
+
 def test_children_outlive_it_until_they_are_ended(fake: FakePrograms) -> None:
     program = fake().child().child("session", stubborn=True).child("daemon")
     subprocess.run([program.path], stdout=subprocess.DEVNULL, check=True)

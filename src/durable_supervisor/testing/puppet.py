@@ -106,8 +106,11 @@ class Puppet:
     # Behind them.
 
     def prepare(self, steps: list[list[Any]]) -> None:
-        """Before the first step: the signals that some step waits for are noted from now on."""
+        """Before the first step: die like any program, and note the signals that some step waits for."""
         signal.alarm(LONGEST_LIFE)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored by whoever started us
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         for name in {step[1] for step in steps if step[0] == "wait_signal"}:
             signal.signal(_number(name), lambda *_, name=name: self._note(name))
 
