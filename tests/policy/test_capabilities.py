@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,15 @@ def processes_of(script: str) -> list[int]:
             if script.encode() in words:
                 found.append(int(name))
     return found
+
+
+def test_what_failed_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "_known", {})
+    monkeypatch.setattr(sys, "executable", "/nonexistent")
+    failed = probing.machine_facts()
+    assert failed.failed
+    monkeypatch.undo()
+    monkeypatch.setattr(probing, "_known", {os.geteuid(): (failed, time.monotonic() + 60)})
+    assert probing.machine_facts() is failed
+    monkeypatch.setattr(probing, "_known", {os.geteuid(): (failed, time.monotonic())})
+    assert not probing.machine_facts().failed

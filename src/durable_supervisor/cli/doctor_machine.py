@@ -11,7 +11,8 @@ import socket
 import time
 from collections.abc import Iterator
 
-from durable_supervisor.model.enforcement import AXES
+from durable_supervisor.model.capabilities import Capability
+from durable_supervisor.model.enforcement import AXES, FULL
 from durable_supervisor.process.clock import boot_id
 from durable_supervisor.process.locks import is_locked
 from durable_supervisor.supervisor.capabilities import capabilities
@@ -128,7 +129,14 @@ def _enforcement() -> Iterator[Check]:
         held = ", ".join(
             f"{one.asked}: {one.applied}{f' ({one.mechanism})' if one.mechanism else ''}" for one in ways
         )
-        lacks = "; ".join(dict.fromkeys(one.reason for one in ways if one.reason))
+        in_full = {_field(one) for one in ways if one.applied == FULL}
+        lacking = [one.reason for one in ways if one.reason and _field(one) not in in_full]
+        lacks = "; ".join(dict.fromkeys(lacking))
         yield Check(axis.replace("_", " "), "note" if lacks else "ok", held, lacks)
     for name, reason in found.probes["failed"].items():
         yield Check(f"probe {name}", "note", f"could not tell: {reason}")
+
+
+def _field(one: Capability) -> str:
+    """What asks for it; ``filesystem, landlock`` is one way of two to have it."""
+    return one.asked.split(",")[0]

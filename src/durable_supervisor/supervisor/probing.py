@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -14,25 +15,25 @@ from ..sandbox.probe import PROBES
 from .spawn import spawn_probe
 
 _SECONDS = 10.0  # it takes some 0.1; a machine that is that slow has not told
+_ASK_AGAIN = 30.0  # seconds after one that failed: the reason may have been a shortage
 _PIECE = 65536
 
 _lock = threading.Lock()
-_known: dict[int, Facts] = {}  # by effective user: a process that changes it may do other things
+# By effective user, since a process that changes it may do other things: facts, and until when they hold.
+_known: dict[int, tuple[Facts, float]] = {}
 
 
 def machine_facts() -> Facts:
     """What this machine can enforce for this user; blocking, at the first call.
 
-    A probe that fails has found nothing.  Then it is asked anew the next time: the reason may
-    have been a shortage.
+    A probe that fails has found nothing.
     """
     user = os.geteuid()
     with _lock:
-        facts = _known.get(user)
-        if facts is None:
+        facts, until = _known.get(user, (Facts(), 0.0))
+        if time.monotonic() >= until:
             facts = probe()
-            if not facts.failed:
-                _known[user] = facts
+            _known[user] = facts, time.monotonic() + _ASK_AGAIN if facts.failed else math.inf
         return facts
 
 

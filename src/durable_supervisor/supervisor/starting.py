@@ -28,11 +28,14 @@ class Starter:
         self._reconciler = reconciler
         self._queue = queue
         self._blocking = blocking
+        # One at a time: should the probe hang, or a granted file system, it holds one thread and not all.
+        self._planning = asyncio.Lock()
 
     async def start(self, prepared: Prepared) -> Run:
         """Raises as `Dispatcher.start`, and what the journal raises."""
         if prepared.request.confines:
-            prepared.ruling = await self._blocking(lambda: rule(prepared.request, prepared.cwd))
+            async with self._planning:
+                prepared.ruling = await self._blocking(lambda: rule(prepared.request, prepared.cwd))
         try:
             return await self._start(prepared)
         finally:
