@@ -9,10 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor import Command, ErrorCode, Limits, Observer, RunState, Supervisor, run, stream
+from durable_supervisor import (
+    AsyncClient,
+    Command,
+    ErrorCode,
+    Limits,
+    Observer,
+    RunState,
+    Supervisor,
+    run,
+    stream,
+)
 from tests.contract.hosts import HostScript, refused
 from tests.contract.runs import Marker, appear, gone
 from tests.run.conftest import Caller
+from tests.service.daemons import Service
 from tests.support import eventually, eventually_async
 
 PATIENCE = 30.0
@@ -117,3 +128,25 @@ async def test_a_stopped_worker_does_not_hold_up_the_call(
         os.kill(int(str(worker["pid"])), signal.SIGCONT)
     assert (await sup.wait(one.id, timeout=PATIENCE)).outcome is not None
     gone(marker)
+
+
+async def test_a_supervisor_that_is_closed_under_a_call(state_dir: Path, marker: Marker) -> None:
+    """Its worker is told to end it, so that nothing goes on for as long as this process lives."""
+    async with Supervisor.open(state_dir) as sup:
+        task = asyncio.create_task(run(Command(argv=["sleep", str(marker)]), supervisor=sup))
+        await eventually_async(lambda: marker.alive(), timeout=PATIENCE)
+    async with refused(ErrorCode.SUPERVISOR_CLOSED):
+        await task
+    gone(marker)
+
+
+async def test_a_service_that_is_gone_under_a_call(tmp_path: Path, state_dir: Path, marker: Marker) -> None:
+    with Service(state_dir) as service:
+        client = await AsyncClient.connect(state_dir, reconnect=0)
+        task = asyncio.create_task(run(Command(argv=["sleep", str(marker)]), supervisor=client))
+        await eventually_async(lambda: marker.alive(), timeout=PATIENCE)
+        service.process.kill()
+        async with refused(ErrorCode.SERVICE_UNAVAILABLE):
+            await task
+        gone(marker)
+        await client.close()

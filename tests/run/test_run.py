@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 import time
 from datetime import UTC
+from pathlib import Path
 
-from durable_supervisor import ErrorCode, Limits, OnLimit, OutcomeKind, Phase
+from durable_supervisor import (
+    Command,
+    ErrorCode,
+    Limits,
+    OnLimit,
+    OutcomeKind,
+    Phase,
+    RunState,
+    Supervisor,
+    run,
+)
 from tests.contract.hosts import refused
 from tests.contract.runs import Marker, gone
 from tests.run.conftest import Caller
+from tests.support import eventually_async
 
 MEBI = 1024 * 1024
 SLACK = 10.0  # seconds that a loaded machine may take; what is measured is orders of magnitude longer
@@ -103,6 +116,20 @@ async def test_a_program_that_ignores_its_stdin(caller: Caller) -> None:
         result = await caller.run(["true"], input=b"x" * size)
         assert (result.reason, result.exit_code) == (OutcomeKind.EXITED, 0)
         assert 0 <= result.stdin_bytes <= 65536  # what the pipe took
+
+
+async def test_a_large_stdin_of_one_that_waits_for_its_slot(state_dir: Path, marker: Marker) -> None:
+    async with Supervisor.open(state_dir, max_concurrent_runs=1) as sup:
+        first = await sup.start(Command(argv=["sleep", str(marker)]))
+        call = run(Command(argv=["cat"]), input=b"x" * MEBI, queue=True, supervisor=sup)
+        task = asyncio.create_task(call)
+
+        async def queued() -> bool:
+            return any(one.state is RunState.QUEUED for one in (await sup.list()).runs)
+
+        await eventually_async(queued)
+        await sup.stop(first.id)
+        assert (await task).stdin_bytes == MEBI
 
 
 async def test_a_program_that_never_reads_has_its_deadline(caller: Caller) -> None:

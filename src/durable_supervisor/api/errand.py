@@ -91,6 +91,10 @@ class Elsewhere:
         self.session = session
         self.loop = loop
 
+    @property
+    def state_dir(self) -> str:
+        return self.session.state_dir
+
     def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         method = getattr(self.session, verb)
         return lambda *args, **options: send(method(*args, **options), self.loop)

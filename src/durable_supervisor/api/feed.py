@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Final
 
 from ..model.arguments import BytesLike, stdin_bytes
 from ..model.command import MAX_SECONDS
 from ..model.errors import ErrorCode, SupervisorError, invalid
+from ..model.events import Kind
 from .asked import Input
 from .verbs import Verbs
 
@@ -33,6 +35,13 @@ async def feed(verbs: Verbs, run_id: str, given: Input, most: int | None) -> Non
     except SupervisorError as error:
         if error.code not in _ENOUGH:
             raise
+
+
+async def released(verbs: Verbs, run_id: str) -> None:
+    """Return once its program runs, which a queued one's does not, or never will."""
+    async with aclosing(verbs.follow(run_id, kinds={Kind.PROGRAM_RELEASED})) as events:
+        async for _ in events:
+            return
 
 
 async def _pieces(given: Input) -> AsyncIterator[bytes]:

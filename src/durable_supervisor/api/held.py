@@ -14,15 +14,20 @@ from ..model.result import RunResult, never_started
 from ..model.states import RunState
 from ..model.view import RunView
 from ..supervisor.logs import logger
+from ..supervisor.observer import Observer
 from .asked import Asked, Input
 from .ends import STOPPED, not_over, outcome_unknown, silent, why_not_started, with_output
-from .feed import feed
+from .feed import feed, released
 from .verbs import Verbs
 
 T = TypeVar("T")
 
-_STOP_AGAIN: Final = (0.1, 0.3, 1.0, 3.0, 10.0)  # seconds: a service that is restarted is back by then
-_AWAY: Final = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.SHUTTING_DOWN, ErrorCode.SUBMISSION_INDETERMINATE)
+_NOBODY: Final = (
+    ErrorCode.SUPERVISOR_CLOSED,
+    ErrorCode.SERVICE_UNAVAILABLE,
+    ErrorCode.SHUTTING_DOWN,
+    ErrorCode.SUBMISSION_INDETERMINATE,
+)
 _ANSWER_SECONDS: Final = 20.0  # beyond deadline and grace: kill rounds, drain and a loaded machine
 
 
@@ -80,7 +85,7 @@ class Held:
         if asked.token is not None:
             self._forget = asked.token.on_cancel(self._token_cancelled)
         if asked.fed is not None and run.admission != "existing":
-            _ = self._help(self._feed(run.id, asked.fed))
+            _ = self._help(self._feed(run, asked.fed))
 
     async def result(self, timeout: float | None = None) -> RunResult:
         """How it ended, once it has; with all that is kept of its output, if that is to be captured.
@@ -98,16 +103,15 @@ class Held:
         return resulting.result()
 
     async def stop(self, grace: float | None = None) -> StopReceipt:
-        """As `Supervisor.stop`; it is sent again to a service that comes back."""
+        """As `Supervisor.stop`; its worker itself is told where nobody else answers any more."""
         run_id = self.known_id()
-        for pause in _STOP_AGAIN:
-            try:
-                return await self.verbs.stop(run_id, grace=grace)
-            except SupervisorError as error:
-                if error.code not in _AWAY:
-                    raise
-            await asyncio.sleep(pause)
-        return await self.verbs.stop(run_id, grace=grace)
+        try:
+            return await self.verbs.stop(run_id, grace=grace)
+        except SupervisorError as error:
+            if error.code not in _NOBODY:
+                raise
+        async with Observer.open(self.verbs.state_dir) as observer:
+            return await observer.stop(run_id, grace=grace)
 
     def known_id(self) -> str:
         """Raises ``NOT_RUNNING`` where it was called off before its start."""
@@ -205,25 +209,23 @@ class Held:
         return seen  # late evidence; or a tree that could not be ended, and is named in the receipt
 
     async def _end_now(self) -> None:
-        try:
-            await self._stop_whatever_started()
-        except SupervisorError as error:
-            if error.code is not ErrorCode.OUTCOME_UNKNOWN:
-                logger().warning(
-                    "run_not_ended", run_id=self.run_id, error=error.code.value, message=error.message
-                )
+        if self._starting is not None:
+            await asyncio.wait([self._starting])  # a start is never left half way
+            if not self._starting.cancelled() and self._starting.exception() is None:
+                self.run_id = self._starting.result().id
+                await self._end_started(self.run_id)
         self.over = True
 
-    async def _stop_whatever_started(self) -> None:
-        if self._starting is None:
-            return
-        await asyncio.wait([self._starting])  # a start is never left half way
-        if self._starting.cancelled() or self._starting.exception() is not None:
-            return
-        self.run_id = self._starting.result().id
-        with suppress(SupervisorError):
+    async def _end_started(self, run_id: str) -> None:
+        try:
             await self.stop(self._grace)
-        await asyncio.wait([self._find_out(self.run_id)])
+        except SupervisorError as error:
+            if error.code is not ErrorCode.NOT_RUNNING:  # as one is whose worker was killed
+                logger().warning(
+                    "run_not_ended", run_id=run_id, error=error.code.value, message=error.message
+                )
+                return
+        await asyncio.wait([self._find_out(run_id)])
 
     # What may end it.
 
@@ -243,9 +245,11 @@ class Held:
         with suppress(SupervisorError):
             await self.stop(self._grace)
 
-    async def _feed(self, run_id: str, given: Input) -> None:
+    async def _feed(self, run: Run, given: Input) -> None:
         try:
-            await feed(self.verbs, run_id, given, self.asked.limits.max_stdin_bytes)
+            if run.state is RunState.QUEUED:
+                await released(self.verbs, run.id)
+            await feed(self.verbs, run.id, given, self.asked.limits.max_stdin_bytes)
         except Exception as error:  # noqa: BLE001  also whatever the caller's own iterator raises
             self._fault = error
             await self._try_to_stop()
