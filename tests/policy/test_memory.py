@@ -7,6 +7,7 @@ import os
 import pytest
 
 from durable_supervisor import Policy
+from durable_supervisor.sandbox import cgroups
 from tests.contract.runs import Marker, gone
 from tests.policy.confined import Confined
 from tests.policy.conftest import Hostile
@@ -33,15 +34,17 @@ async def test_whoever_is_killed_for_want_of_memory_the_run_is_out_of_memory(
     assert ended.receipt["duration"] < 10, "without grace"
 
 
-async def test_a_leader_that_outlives_its_child_is_ended_without_grace(
+async def test_who_outlives_the_killed_one_is_ended_without_grace(
     confined: Confined, hostile: Hostile, marker: Marker
 ) -> None:
     needs_group("memory")
     script = f"trap '' TERM; sleep {marker} & {hostile('memory')} touch; echo still here; wait"
     ended = await confined(["sh", "-c", script], max_memory_bytes=LIMIT, grace=20)
     assert ended.outcome == "out_of_memory"
-    assert ended.receipt["stop"]["reason"] == "out_of_memory"
-    assert ended.receipt["stop"]["grace"] == 0
+    if held_by("memory") == cgroups.V1:  # version 2 kills the whole tree by itself
+        assert ended.receipt["stop"]["reason"] == "out_of_memory"
+        assert ended.receipt["stop"]["grace"] == 0
+    assert ended.receipt["duration"] < 10
     gone(marker)
 
 

@@ -82,10 +82,11 @@ async def test_nobody_leaves_a_group_or_widens_it(confined: Confined, hostile: H
     ended = await confined(["sh", "-c", f"exec {hostile('groups')} {known}"], Policy(), **LIMITS)
     assert ended.outcome == "exited", ended.stderr
     attempts = [line for line in ended.lines if not line.startswith("in ")]
-    assert len(attempts) > 30
+    assert len(attempts) > 10
     assert [line for line in attempts if line.endswith("done")] == []
     held = [line for line in ended.lines if line.startswith("in ") and f".{ended.view.run_id}." in line]
-    assert len(held) == 4, "memory, pids, cpu, and version 2"
+    kinds = {held_by(limit) for limit in ("tree", "memory", "processes", "cpus")}
+    assert len(held) == (4 if cgroups.V1 in kinds else 1), "memory, pids and cpu beside version 2"
     for axis in ("memory", "processes", "cpu"):
         assert ended.enforcement[axis]["applied"] == "full"
 
@@ -96,7 +97,7 @@ async def test_a_grant_of_the_groups_does_not_let_it_leave_either(
     needs_group("memory")
     policy = Policy(filesystem=[Grant("/", "all")])
     known = " ".join(f"{place} {place}/dsup-*$DURABLE_SUPERVISOR_RUN_ID*" for place in cgroups.places())
-    ended = await confined(["sh", "-c", f"exec {hostile('groups')} {known}"], policy, **LIMITS)
+    ended = await confined(["sh", "-c", f"exec {hostile('groups')} {known}"], policy, timeout=5, **LIMITS)
     if ended.enforcement["memory"]["applied"] == "full":
         assert [line for line in ended.lines if line.endswith("done")] == []
     else:
