@@ -11,7 +11,7 @@ import pytest
 from durable_supervisor import Command, ErrorCode, Limits, Supervisor, SupervisorError, run
 from durable_supervisor.testing import CrashInjector, FakeProgram, FakePrograms, failpoint, report
 from durable_supervisor.testing.crash import points
-from durable_supervisor.testing.leftovers import attempts, groups_of, leaked, until_gone
+from durable_supervisor.testing.leftovers import attempts, groups_of, leaked, survivors
 from tests.support import reap_state_dir
 
 
@@ -150,7 +150,7 @@ async def test_a_daemon_of_a_dead_worker_is_found_by_its_control_group(
     injector.kill_program(run.id)
     assert leaked(state_dir, 0) == {run.id: f"a process that it started (pid {child})"}
     assert reap_state_dir(state_dir) == [child]
-    assert until_gone(state_dir, 5)
+    assert survivors(state_dir, 5) == {}
     assert not [one for found in groups.values() for one in found if os.path.exists(one)]
 
 

@@ -72,14 +72,12 @@ def leaked(state_dir: str | os.PathLike[str], patience: float) -> dict[str, str]
         time.sleep(_PAUSE)
 
 
-def until_gone(state_dir: str | os.PathLike[str], patience: float) -> bool:
-    """Is nothing left alive, at the latest after ``patience`` seconds?"""
+def survivors(state_dir: str | os.PathLike[str], patience: float) -> dict[str, str]:
+    """As `leaked`, of what is alive even ``patience`` seconds after it was killed."""
     deadline = time.monotonic() + patience
-    while _alive(state_dir):
-        if time.monotonic() > deadline:
-            return False
+    while (found := _alive(state_dir)) and time.monotonic() < deadline:
         time.sleep(_PAUSE)
-    return True
+    return {run_id: what for run_id, (_, what) in found.items()}
 
 
 def end_all(state_dir: str | os.PathLike[str]) -> list[int]:

@@ -52,9 +52,11 @@ def durable_state_dir(
     tolerated = request.node.get_closest_marker(LEAK_MARKER) is not None
     leaks = {} if tolerated else leftovers.leaked(path, _PATIENCE)
     leftovers.end_all(path)
-    ended = leftovers.until_gone(path, _PATIENCE)
-    if leaks or not ended:
-        pytest.fail(_message(leaks, ended), pytrace=False)
+    survivors = leftovers.survivors(path, _PATIENCE)
+    if survivors:
+        pytest.fail(_message("which could not be ended", survivors), pytrace=False)
+    if leaks:
+        pytest.fail(_message("which were ended now", leaks), pytrace=False)
 
 
 @pytest.fixture
@@ -93,6 +95,6 @@ def _let_go_of(state_dir: Path) -> None:
         used.shared().release(state_dir)
 
 
-def _message(leaks: dict[str, str], ended: bool) -> str:
-    head = f"the test left runs behind, which {'were ended now' if ended else 'could not all be ended'}:"
-    return "\n".join([head, *(f"  {run_id}: {what}" for run_id, what in sorted(leaks.items()))])
+def _message(what: str, runs: dict[str, str]) -> str:
+    lines = [f"  {run_id}: {alive}" for run_id, alive in sorted(runs.items())]
+    return "\n".join([f"the test left runs behind, {what}:", *lines])
