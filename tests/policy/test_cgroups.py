@@ -1,0 +1,138 @@
+"""Where groups are found and made: from what the kernel says, not from where they usually are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor.sandbox import cgroups, run_cgroups
+from durable_supervisor.supervisor.probing import machine_facts
+from tests.policy.conftest import Hostile
+from tests.policy.resources import needs_group
+from tests.support import eventually
+
+HYBRID = """\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 master:1 - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+"""
+MEMBER_OF_HYBRID = """\
+9:name=systemd:/user
+4:memory:/users/me
+1:cpu,cpuacct:/
+0::/user.slice/session-3.scope
+"""
+ONE_GROUP_ALONE = r"42 1 0:38 /docker/abc /my\040groups rw - cgroup2 cgroup2 rw,nsdelegate"
+
+
+def test_each_controller_is_where_it_is_mounted() -> None:
+    v2, v1 = cgroups.own_groups(HYBRID, MEMBER_OF_HYBRID)
+    assert v2 == "/sys/fs/cgroup/unified/user.slice/session-3.scope"
+    assert v1 == {
+        "memory": "/sys/fs/cgroup/memory/users/me",
+        "cpu": "/sys/fs/cgroup/cpu,cpuacct",
+        "cpuacct": "/sys/fs/cgroup/cpu,cpuacct",
+    }
+
+
+@pytest.mark.parametrize(
+    ("membership", "directory"),
+    [
+        ("0::/docker/abc/work\n", "/my groups/work"),
+        ("0::/docker/abc\n", "/my groups"),
+        ("0::/docker/other\n", None),  # above or beside what is mounted
+        ("0::/../other\n", None),  # outside our namespace of groups
+        ("", None),
+    ],
+)
+def test_a_mount_that_shows_a_part_of_the_hierarchy(membership: str, directory: str | None) -> None:
+    assert cgroups.own_groups(ONE_GROUP_ALONE, membership) == (directory, {})
+
+
+def test_a_leaf_for_supervisors_has_its_runs_beside_it(tmp_path: Path) -> None:
+    leaf = tmp_path / "unit" / cgroups.LEAF
+    leaf.mkdir(parents=True)
+    (tmp_path / "unit" / "cgroup.procs").write_text("")
+    assert cgroups.v2_parent(str(leaf)) == str(leaf.parent)
+    (tmp_path / "unit" / "cgroup.procs").write_text("123\n")
+    assert cgroups.v2_parent(str(leaf)) == str(leaf), "its parent has processes: no controllers there"
+    assert cgroups.v2_parent(str(leaf.parent)) == str(leaf.parent)
+
+
+BOTH = {
+    "v2": {"parent": "/two", "controllers": ["pids"], "kill": True},
+    "v1": {"memory": "/one/memory", "pids": "/one/pids", "cpuacct": "/one/cpuacct"},
+}
+
+
+def test_version_2_is_taken_where_it_has_the_controller() -> None:
+    assert cgroups.layout(BOTH, memory=5, processes=6, cpus=0.5, cpu_seconds=1) == {
+        "v2": "/two",
+        "v1": {"memory": "/one/memory"},
+        "accounts": True,
+        "memory": 5,
+        "processes": 6,
+        "cpus": None,  # nobody holds it
+    }
+    limits = ("tree", "memory", "processes", "cpus", "cpu_seconds")
+    assert [cgroups.mechanism(BOTH, one) for one in limits] == [
+        "cgroup.kill", "cgroup_v1", "cgroup_v2", None, "cgroup_v2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("found", [{}, {"v2": None, "v1": {}}])
+def test_where_there_are_none_there_is_no_layout(found: dict[str, object]) -> None:
+    assert cgroups.layout(found, memory=5, cpu_seconds=1) is None
+    assert cgroups.mechanism(found, "tree") is None
+
+
+@pytest.fixture
+def pids_alone() -> Iterator[run_cgroups.RunCgroups]:
+    """A group of version 1 with the pids controller, which nothing kills at once."""
+    parent = machine_facts().cgroups.get("v1", {}).get("pids")
+    if parent is None:
+        pytest.skip(f"uid {os.geteuid()} can make no group for pids of version 1 here")
+    groups = run_cgroups.RunCgroups({"v1": {"pids": parent}, "processes": 30}, f"test.{os.getpid()}.1")
+    assert groups.make() == {}
+    yield groups
+    groups.remove()
+
+
+def test_a_group_that_cannot_be_killed_at_once_stops_forking(
+    pids_alone: run_cgroups.RunCgroups, hostile: Hostile
+) -> None:
+    parent = machine_facts().cgroups["v1"]["pids"]
+    group = Path(parent, f"dsup-test.{os.getpid()}.1")
+    with subprocess.Popen(["sh", "-c", f"read go; exec {hostile('forks')}"], stdin=-1, stdout=-3) as bomb:
+        assert bomb.stdin is not None
+        assert pids_alone.add(bomb.pid) == {}
+        bomb.stdin.write(b"go\n")
+        bomb.stdin.close()
+        eventually(lambda: int((group / "pids.current").read_text()) == 30, timeout=20)
+        pids_alone.kill()
+        everybody = {int(pid) for pid in (group / "cgroup.procs").read_text().split()}
+        for pid in everybody:
+            os.kill(pid, signal.SIGKILL)
+    eventually(lambda: (group / "cgroup.procs").read_text() == "", timeout=20)
+
+
+def test_a_group_of_that_name_is_somebody_elses() -> None:
+    needs_group("tree")
+    parent = str(machine_facts().cgroups["v2"]["parent"])
+    plan = {"v2": parent, "v1": {}, "accounts": True}
+    first, second = (run_cgroups.RunCgroups(plan, f"test.{os.getpid()}.2") for _ in range(2))
+    try:
+        assert first.make() == {}
+        assert set(second.make()) == {"tree", "cpu"}
+        second.remove()
+        assert first.empty(), "the second has removed nothing"
+        assert os.path.isdir(os.path.join(parent, f"dsup-test.{os.getpid()}.2"))
+    finally:
+        first.remove()
+    assert run_cgroups.leftovers([parent], "test") == {}
