@@ -8,6 +8,9 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+HAS_IPV6 = Path("/proc/net/if_inet6").exists()
 
 
 class Listeners:
@@ -19,7 +22,8 @@ class Listeners:
         self.stream_path, self.datagram_path = f"{folder}/stream", f"{folder}/datagram"
         self.sockets: dict[str, socket.socket] = {}
         self._open(stack, "tcp4", socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
-        self._open(stack, "tcp6", socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0))
+        if HAS_IPV6:
+            self._open(stack, "tcp6", socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0))
         self._open(stack, "udp4", socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0))
         self._open(stack, "unix_stream", socket.AF_UNIX, socket.SOCK_STREAM, self.stream_path)
         self._open(stack, "unix_datagram", socket.AF_UNIX, socket.SOCK_DGRAM, self.datagram_path)
@@ -37,7 +41,7 @@ class Listeners:
 
     @property
     def arguments(self) -> list[str]:
-        ports = [self.port(name) for name in ("tcp4", "tcp6", "udp4")]
+        ports = [self.port(name) for name in ("tcp4", "tcp6" if HAS_IPV6 else "tcp4", "udp4")]
         return [*ports, self.stream_path, self.datagram_path, self.abstract]
 
     def reached(self) -> set[str]:
