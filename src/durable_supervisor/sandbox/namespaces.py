@@ -109,7 +109,7 @@ def _own_mounts() -> None:
     _unshare(_CLONE_NEWNS)
     mounts.detach_from_host()
     for mount in mounts.mounts():
-        if mount.kind in _STEERING:
+        if mount.kind in _STEERING and os.path.exists(mount.path):  # or it is beneath another mount
             mounts.make_read_only(mount)
         elif mount.kind == "proc" and os.geteuid() == 0:
             _keep_settings(mount)
