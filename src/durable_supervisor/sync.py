@@ -17,7 +17,7 @@ from .api import spawn as _spawn
 from .api import stream as _stream
 from .api.asked import Options
 from .api.errand import Elsewhere, block, following
-from .api.lines import Line
+from .api.lines import Line, Lines
 from .api.session import Session
 from .api.shared import shared
 from .api.whose import is_client, not_a_supervisor, twin
@@ -114,7 +114,10 @@ class Stream:
         return self._home.each(self._inner.__aiter__())
 
     def lines(self) -> Generator[Line, None, None]:
-        return self._home.each(self._inner.lines())
+        cut = Lines()  # here, so that it takes one way to the other thread for many of them
+        for event in self:
+            yield from cut.of(event)
+        yield from cut.finish()
 
     def wait(self) -> RunResult:
         return self._home.do(self._inner.wait())

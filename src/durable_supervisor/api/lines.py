@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ..model.events import Event, Kind
+
 LINE_BYTES: Final = 64 * 1024  # what a longer line is handed out in
 
 
@@ -30,6 +32,10 @@ class Lines:
 
     def __init__(self) -> None:
         self._held: dict[str, bytes] = {}
+
+    def of(self, event: Event) -> list[Line]:
+        """What is complete with this event."""
+        return self.feed(event.stream or "stdout", event.data) if event.kind == Kind.OUTPUT else []
 
     def feed(self, stream: str, data: bytes) -> list[Line]:
         """What is complete with these bytes."""

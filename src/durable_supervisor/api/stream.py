@@ -104,9 +104,8 @@ class Stream:
         cut = Lines()
         async with aclosing(self.__aiter__()) as events:
             async for event in events:
-                if event.kind == Kind.OUTPUT:
-                    for line in cut.feed(event.stream or "stdout", event.data):
-                        yield line
+                for line in cut.of(event):
+                    yield line
         for line in cut.finish():
             yield line
 
