@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from tests.policy.conftest import Hostile
 from tests.policy.resources import needs_group
 from tests.support import eventually
 
+_NOBODY = 65534
 HYBRID = """\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
 32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
@@ -136,3 +138,39 @@ def test_a_group_of_that_name_is_somebody_elses() -> None:
     finally:
         first.remove()
     assert run_cgroups.leftovers([parent], "test") == {}
+
+
+def test_a_user_to_whom_a_group_is_delegated_can_make_runs_beside_its_leaf() -> None:
+    needs_group("tree")
+    if os.geteuid() != 0:
+        pytest.skip(f"uid {os.geteuid()} can delegate nothing")
+    unit = os.path.join(str(machine_facts().cgroups["v2"]["parent"]), f"dsup-test.{os.getpid()}.unit")
+    leaf = os.path.join(unit, cgroups.LEAF)
+    os.makedirs(leaf)
+    try:
+        for path in (unit, leaf, os.path.join(unit, "cgroup.procs"), os.path.join(leaf, "cgroup.procs")):
+            os.chown(path, _NOBODY, _NOBODY)
+        found = _probe_as(_NOBODY, leaf)
+        assert found == {"v2": {"parent": unit, "controllers": [], "kill": True}, "v1": {}}
+    finally:
+        assert run_cgroups.remove_soon(unit)
+
+
+def _probe_as(uid: int, group: str) -> object:
+    """What the probe says in that group, to that user; in a child of ours."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            run_cgroups.write(os.path.join(group, "cgroup.procs"), str(os.getpid()))
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            os.write(theirs, json.dumps(cgroups.probe()).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with open(ours, encoding="ascii") as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    return json.loads(text)

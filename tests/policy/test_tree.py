@@ -67,7 +67,8 @@ async def test_frozen_processes_are_ended_too(confined: Confined, marker: Marker
     appear(marker, 2)
     own, _ = cgroups.find()
     assert own is not None
-    (group,) = [one for one in groups_of(await directory_of(confined)) if one.startswith(own)]
+    parent = cgroups.v2_parent(own)
+    (group,) = [one for one in groups_of(await directory_of(confined)) if one.startswith(parent)]
     Path(group, "cgroup.freeze").write_text("1")
     await confined.runs.sup.stop(run.id, grace=0.1)
     ended = await confined.ended(run)
@@ -155,4 +156,9 @@ async def test_the_kill_of_a_resolve_ends_all_of_a_group(confined: Confined, mar
     await eventually_async(quarantined, timeout=20)
     await confined.runs.sup.resolve(run.id, "kill")
     eventually(lambda: marker.alive() == [], timeout=20)
-    assert held_by("tree") == cgroups.KILL
+
+    async def swept() -> bool:
+        await confined.runs.sup.reconcile()
+        return groups_of(await directory_of(confined)) == []
+
+    await eventually_async(swept, timeout=20)
