@@ -45,7 +45,7 @@ int main(int argc, char **argv)
         put(argv[i], "pids.max", "max");
         put(argv[i], "cpu.cfs_quota_us", "-1");
         put(argv[i], "cpu.max", "max");
-        put(argv[i], "cgroup.freeze", "1");
+        put(argv[i], "cgroup.freeze", "0");
         born_elsewhere(argv[i]);
     }
     report("mount", mount("none", "/tmp", "cgroup2", 0, NULL));
