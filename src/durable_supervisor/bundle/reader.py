@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import NoReturn, Self
 
 from ..model.answers import FeedEntry, ListPage
 from ..model.arguments import BytesLike, kinds_of, label_of, page_limit, position, states_of
+from ..model.audit import AUDIT_PAGE, AuditReport, checked_secrets
 from ..model.errors import ErrorCode, Phase, SupervisorError, unknown_run
 from ..model.events import Event
 from ..model.page import Page
+from ..model.sieve import Sieve
 from ..model.states import RunState
 from ..model.view import RunView
 from ..runlog.files import create_file, make_dir
@@ -134,6 +136,28 @@ class BundleReader:
             return [entry for entry in entries if entry.position > after][:limit]
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise self._malformed(JOURNAL) from problem
+
+    async def audit(
+        self,
+        run: str,
+        secrets: Sequence[str | bytes],
+        *,
+        tell: Callable[[int, int], object] = lambda done, of: None,
+    ) -> AuditReport:
+        """As `Observer.audit`, of all that is in the bundle."""
+        self._check(run)
+        sieve = Sieve(checked_secrets(secrets))
+        after = 0
+        while True:
+            page = self._reader().page(after, AUDIT_PAGE)
+            sieve.page(page.events)
+            tell(page.next_after, page.head)
+            if page.next_after == after:
+                break
+            after = page.next_after
+        for name in self.manifest.members:
+            sieve.raw(name, self._archive.chunks(name))
+        return sieve.report(self.manifest.run_id)
 
     def attach(self, run: str, *, after: int = 0) -> NoReturn:
         """Refused, as every control is."""

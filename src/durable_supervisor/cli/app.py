@@ -36,6 +36,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "feed": ("verbs_events", "feed"),
     "export": ("verbs_bundle", "export"),
     "report": ("verbs_bundle", "report"),
+    "audit": ("verbs_audit", "audit"),
     "serve": ("verbs_serve", "serve"),
     "service": ("verbs_service", "service"),
     "doctor": ("verbs_doctor", "doctor"),

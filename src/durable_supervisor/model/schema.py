@@ -7,6 +7,7 @@ new event kinds may come without, so readers skip what they do not know.
 from __future__ import annotations
 
 VERSIONS = {
+    "audit": 1,
     "bundle": 1,
     "capabilities": 1,
     "control": 1,

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..journal.rows import RunRow
 from ..model.answers import FeedEntry, ListPage
@@ -19,6 +19,10 @@ from ..runlog.paths import RunPaths
 from .hosting import short_of
 from .reading import Reading
 from .state_dir import StateDir
+
+if TYPE_CHECKING:
+    from ..bundle.snapshot import Snapshot
+    from ..journal.history import History
 
 T = TypeVar("T")
 
@@ -125,6 +129,15 @@ class Lookup:
 
     async def feed(self, after: int, limit: int, owner: str | None = None) -> Sequence[FeedEntry]:
         return await self._read(lambda: self._reading.feed(after, limit, owner))
+
+    async def history(self, row: RunRow) -> History:
+        return await self._read(lambda: self._reading.history(row))
+
+    async def snapshot(self, row: RunRow) -> Snapshot:
+        """The run's files, held open.  Close it."""
+        from ..bundle.snapshot import Snapshot  # for an audit alone
+
+        return await self._read(lambda: Snapshot(self.paths(row), row.attempt))
 
     def paths(self, row: RunRow) -> RunPaths:
         return self._reading.paths(row)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
 from typing import Self, TypeVar
 
 from ..journal.bell import Bell
 from ..model.answers import ControlReceipt, FeedEntry, ListPage, StopReceipt
 from ..model.arguments import BytesLike, kinds_of, position
+from ..model.audit import AuditReport
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.events import Event
@@ -210,6 +211,22 @@ class Observer:
                 raise _wait_timeout(seen, timeout or 0.0)
             await self._lookup.unless_closed(self._until_news(seen, pause, left))
             pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def audit(
+        self,
+        run: str,
+        secrets: Sequence[str | bytes],
+        *,
+        tell: Callable[[int, int], object] = lambda done, of: None,
+    ) -> AuditReport:
+        """Where anything that is stored about a run holds one of these secrets, as it is or encoded.
+
+        ``tell`` hears, in the loop, how many of how many events are searched.  Raises
+        ``INVALID_REQUEST`` for a secret of less than 8 bytes.
+        """
+        from .audit import audit  # hardly anybody asks
+
+        return await audit(self._lookup, run, secrets, tell)
 
     # Controls.
 

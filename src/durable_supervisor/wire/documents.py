@@ -15,7 +15,10 @@ from ..model.errors import ErrorCode, Phase
 from ..model.request import Lifetime
 from ..model.schema import schema_name
 from ..model.states import RunState, Trigger
+from .audit import AuditDocument
 from .base import (
+    Axis,
+    AxisReport,
     Completion,
     Count,
     Document,
@@ -88,6 +91,9 @@ class InspectDocument(Document):
     pty: PtyForm | None = Field(description="null: pipes, or not known")
     policy: PolicyForm | None = Field(default=None, description="null: none, or not known")
     lifetime: Lifetime | None = Field(default=None, description="null: not known")
+    enforcement: dict[Axis, AxisReport] | None = Field(
+        default=None, description="what it is held to; null: it is not confined, or not known"
+    )
 
 
 class RunSummary(Document):
@@ -321,6 +327,7 @@ class ErrorDocument(Document):
 
 
 SCHEMAS: dict[str, type[BaseModel]] = {
+    "audit": AuditDocument,
     "bundle": BundleDocument,
     "capabilities": CapabilitiesDocument,
     "control": ControlDocument,
