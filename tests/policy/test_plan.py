@@ -119,7 +119,7 @@ def test_files(
     report = plan.axes["files"]
     assert (report["applied"], report["mechanism"]) == (applied, backend)
     assert (report["reason"] is None) == (applied == "full")
-    assert report["requested"] == [grant.to_dict() for grant in policy.filesystem or ()]
+    assert report["requested"] == {"grants": 1}
     assert plan.seccomp.get("metadata") == metadata
     if backend is None:
         assert plan.files is None

@@ -216,3 +216,13 @@ async def test_a_grant_that_is_gone_does_not_hide_a_known_run(state_dir: Path, t
         assert (await runs.sup.start(command, request_id="one", policy=policy)).id == run.id
         async with refused(ErrorCode.INVALID_REQUEST):
             await runs.sup.start(command, request_id="two", policy=policy)
+
+
+async def test_what_it_is_held_to_is_known_while_it_runs(state_dir: Path) -> None:
+    async with open_runs(state_dir) as runs:
+        run = await runs.sup.start(Command(argv=["cat"], stdin="open"), policy=Policy())
+        seen = await runs.sup.inspect(run.id)
+        assert seen.enforcement is not None
+        held: Any = seen.enforcement["privileges"]
+        assert held["applied"] == "full"
+        assert (await runs.sup.inspect((await runs.sup.start(TRUE)).id)).enforcement is None

@@ -306,3 +306,11 @@ def test_every_reason_and_row_is_documented() -> None:
     assert missing == []
     assert all(f"| {row.number} |" in page for row in TABLE)
     assert all(f"`{state.value}`" in page for state in SETTLED_STATES)
+
+
+def test_a_rebuilt_receipt_says_what_the_program_was_held_to() -> None:
+    seen = replace(RELEASED, exited={"code": 0, "signal": None}, enforcement={"tree": {"applied": "full"}})
+    receipt = decide(seen).receipt
+    assert receipt is not None
+    assert receipt["enforcement"] == {"tree": {"applied": "full"}}
+    assert "enforcement" not in (decide(replace(seen, enforcement=None)).receipt or {})

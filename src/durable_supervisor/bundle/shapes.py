@@ -35,6 +35,7 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "pty": _OBJECT_OR_NONE,
     "policy": _OBJECT_OR_NONE,
     "lifetime": _TEXT_OR_NONE,
+    "enforcement": _OBJECT_OR_NONE,
     "nested_in": _TEXT_OR_NONE,
     "survives_unit_restart": (bool, type(None)),
     "serial": _NUMBER,

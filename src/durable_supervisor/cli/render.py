@@ -83,7 +83,7 @@ def run_table(form: Form) -> str:
         ("terminal", _terminal(form.get("pty"))),
         ("limits", _limits(form.get("limits"), form.get("completion"))),
         ("policy", policy_words(form.get("policy"))),
-        *_enforced(form.get("receipt")),
+        *_enforced(form),
         ("labels", _flat(form.get("labels"))),
         ("output", _output(form.get("receipt"))),
         ("events", str(form.get("head") or 0)),
@@ -236,9 +236,11 @@ def _limits(limits: object, completion: object) -> str:
     return ", ".join([*words, *limit_words(limits), f"completion {completion}"])
 
 
-def _enforced(receipt: object) -> list[tuple[str, str]]:
+def _enforced(form: Form) -> list[tuple[str, str]]:
     """One line an axis."""
-    report = receipt.get("enforcement") if isinstance(receipt, Mapping) else None
+    receipt = form.get("receipt")
+    told = receipt.get("enforcement") if isinstance(receipt, Mapping) else None
+    report = told if told is not None else form.get("enforcement")
     return [(f"held: {axis}", words) for axis, words in enforcement_words(report).items()]
 
 

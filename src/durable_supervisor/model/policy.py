@@ -16,6 +16,7 @@ from .enforcement import AXES
 from .errors import invalid
 
 MAX_GRANTS = 256
+MAX_GRANTED_BYTES = 64 * 1024  # of all their paths: every segment of a run's log begins with them
 
 Network = Literal["host", "none", "loopback"]
 Level = Literal["best_effort", "required"]
@@ -54,9 +55,7 @@ class Grant:
         try:
             object.__setattr__(self, "access", Access(self.access))
         except ValueError:
-            raise invalid(
-                "policy.filesystem", "has an access other than read, execute, write, all"
-            ) from None
+            raise invalid("policy.filesystem", "has an access other than read, execute, write, all") from None
 
     def to_dict(self) -> dict[str, object]:
         """JSON form; the keys are the field names."""
@@ -108,9 +107,7 @@ class Policy:
         """JSON form; the keys are the field names."""
         return {
             "network": self.network,
-            "filesystem": None
-            if self.filesystem is None
-            else [grant.to_dict() for grant in self.filesystem],
+            "filesystem": None if self.filesystem is None else [grant.to_dict() for grant in self.filesystem],
             "enforcement": self.enforcement
             if isinstance(self.enforcement, str)
             else dict(sorted(self.enforcement.items())),
@@ -137,6 +134,10 @@ def _absolute(path: object) -> str:
     text = os.fsdecode(path)
     if "\0" in text:
         raise invalid("policy.filesystem", "has a path with a NUL byte")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise invalid("policy.filesystem", "has a path that this system's encoding cannot express") from None
     if not os.path.isabs(text):
         raise invalid("policy.filesystem", "has a relative path", "grants are absolute paths")
     return "/" + os.path.normpath(text).lstrip("/")  # normpath keeps a leading //
@@ -154,6 +155,8 @@ def _grants(grants: object) -> tuple[Grant, ...]:
         path, access = str(grant.path), Access(grant.access)
         if accesses.setdefault(path, access) is not access:
             raise invalid("policy.filesystem", "grants one path with two accesses", "give each path once")
+    if sum(len(os.fsencode(path)) for path in accesses) > MAX_GRANTED_BYTES:
+        raise invalid("policy.filesystem", f"has paths of more than {MAX_GRANTED_BYTES} bytes together")
     pair = contradiction(accesses)
     if pair is not None:
         raise invalid(
@@ -181,9 +184,7 @@ def _levels(enforcement: object) -> tuple[Mapping[str, Level], Level | Mapping[s
         level = cast("Level", enforcement)
         return dict.fromkeys(AXES, level), level
     if not isinstance(enforcement, Mapping):
-        raise invalid(
-            "policy.enforcement", "must be 'best_effort', 'required', or one of them for each axis"
-        )
+        raise invalid("policy.enforcement", "must be 'best_effort', 'required', or one of them for each axis")
     for axis, level in enforcement.items():
         if axis not in AXES:
             raise invalid("policy.enforcement", f"names an axis other than {', '.join(AXES)}")

@@ -21,8 +21,9 @@ class RunView:
     ``worker`` and ``program`` are identities as logged.  ``head`` is the last seq of
     its log (0 when the log was not looked at); ``live`` are figures of the running tree.
     ``stdin`` (``null``, ``bytes``, ``open``), ``pty`` (columns, rows, term as asked for), ``policy``
-    (as `Policy.to_dict`) and ``lifetime`` are what its log says: None where it was not looked at,
-    or is of an older release.
+    (as `Policy.to_dict`), ``lifetime`` and ``enforcement`` (what it is held to, axis by axis; None
+    where it is not confined) are what its log says: None where that was not looked at, or is of an
+    older release.
     """
 
     id: str
@@ -55,6 +56,7 @@ class RunView:
     pty: dict[str, object] | None = None
     policy: dict[str, object] | None = None
     lifetime: str | None = None
+    enforcement: dict[str, object] | None = None
 
     @property
     def run_id(self) -> str:
@@ -92,6 +94,7 @@ class RunView:
             "pty": self.pty,
             "policy": self.policy,
             "lifetime": self.lifetime,
+            "enforcement": self.enforcement,
             "nested_in": self.nested_in,
             "survives_unit_restart": self.survives_unit_restart,
             "serial": self.serial,

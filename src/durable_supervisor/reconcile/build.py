@@ -96,6 +96,7 @@ def from_exit(row: int, seen: Observation) -> Verdict:
         "survivors": [],
         "stop": seen.stopping,
         "incomplete": True,
+        **({} if seen.enforcement is None else {"enforcement": seen.enforcement}),
         "cleanup_confirmed": False,
     }
     verdict = _verdict(VerdictKind.FINISHED, row, seen, Reason.EXIT_LOGGED.value)

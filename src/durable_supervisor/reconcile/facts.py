@@ -116,6 +116,7 @@ class Observation:
     head: int = 0
     generation: int = 0
     asked: JsonDict = field(default_factory=dict)  # the log's header: what was asked for, no evidence
+    enforcement: JsonDict | None = None  # what the program was held to; no evidence either
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

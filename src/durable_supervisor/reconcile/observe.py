@@ -115,7 +115,13 @@ def _observation(row: RunRow, place: Place, lock: LockState, log: LogEvidence) -
         head=log.head,
         generation=log.generation,
         asked={} if log.header is None else log.header.detail,
+        enforcement=_enforcement(log),
     )
+
+
+def _enforcement(log: LogEvidence) -> JsonDict | None:
+    told = (log.confined or {}).get("enforcement")
+    return told if isinstance(told, dict) else None
 
 
 def _journal_saw_release(row: RunRow) -> bool:

@@ -96,6 +96,7 @@ def _with_log(plain: RunView, seen: Observation) -> RunView:
         pty=_object(asked.get("pty")),
         policy=_object(asked.get("policy")),
         lifetime=_text(asked.get("lifetime")),
+        enforcement=seen.enforcement,
     )
 
 

@@ -22,9 +22,9 @@ class LogEvidence:
     """
 
     __slots__ = (
-        "attempt", "crash_text", "damage", "exec_failed", "exited", "generation", "has_records", "head",
-        "header", "last_verdict", "program", "receipt", "released", "status", "stopping", "terminal",
-        "waiting", "withdrawn", "worker",
+        "attempt", "confined", "crash_text", "damage", "exec_failed", "exited", "generation",
+        "has_records", "head", "header", "last_verdict", "program", "receipt", "released", "status",
+        "stopping", "terminal", "waiting", "withdrawn", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -43,6 +43,7 @@ class LogEvidence:
         self.waiting = facts.waiting
         self.withdrawn = facts.withdrawn
         self.released = facts.released
+        self.confined = facts.confined
         self.stopping = facts.stopping
         self.exited = facts.exited
         self.exec_failed = facts.exec_failed

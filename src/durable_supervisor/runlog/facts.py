@@ -11,6 +11,7 @@ from durable_supervisor.model.events import TERMINAL_KINDS, Kind
 VERDICT_KINDS = frozenset({Kind.RUN_UNKNOWN, Kind.RUN_QUARANTINED, Kind.RUN_NOT_STARTED})
 _DETAILS = {
     Kind.RUN_STOPPING: "stopping",
+    Kind.PROGRAM_CONFINED: "confined",
     Kind.PROGRAM_EXITED: "exited",
     Kind.PROGRAM_EXEC_FAILED: "exec_failed",
     Kind.RUN_FINISHED: "receipt",
@@ -21,19 +22,22 @@ _IDENTITIES = {
     Kind.PROGRAM_SPAWNED: "program",
 }
 
+_OBJECTS = (*_IDENTITIES.values(), *_DETAILS.values(), "last_verdict")
+
 Detail = dict[str, object]
 
 
 class Facts:
     """``worker`` and ``program`` are identity dicts; ``terminal`` is ``(kind, detail)``.
 
-    ``last_verdict`` is the newest verdict's detail with its ``kind`` added.  ``waiting``: the
-    worker has the run in a queue, and was not told to begin; ``withdrawn``: somebody stopped it there.
+    ``confined`` says what the program is held to.  ``last_verdict`` is the newest verdict's detail with
+    its ``kind`` added.  ``waiting``: the worker has the run in a queue, and was not told to begin;
+    ``withdrawn``: somebody stopped it there.
     """
 
     __slots__ = (
-        "crash_text", "exec_failed", "exited", "last_verdict", "program", "receipt", "released", "stopping",
-        "terminal", "waiting", "withdrawn", "worker",
+        "confined", "crash_text", "exec_failed", "exited", "last_verdict", "program", "receipt",
+        "released", "stopping", "terminal", "waiting", "withdrawn", "worker",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -42,6 +46,7 @@ class Facts:
         self.waiting = False
         self.withdrawn = False
         self.released = False
+        self.confined: Detail | None = None
         self.stopping: Detail | None = None
         self.exited: Detail | None = None
         self.exec_failed: Detail | None = None
@@ -83,7 +88,7 @@ class Facts:
         facts = cls()
         if not isinstance(form, dict):
             return facts
-        for name in ("worker", "program", "stopping", "exited", "exec_failed", "receipt", "last_verdict"):
+        for name in _OBJECTS:
             value = form.get(name)
             setattr(facts, name, value if isinstance(value, dict) else None)
         for name in ("waiting", "withdrawn", "released"):
