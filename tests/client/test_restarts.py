@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from durable_supervisor import AsyncClient, Command, ErrorCode, Kind, Supervisor, SupervisorError
 from durable_supervisor.server.server import Server
 from tests.client.faces import AsyncFace, Face, SyncFace
@@ -97,6 +99,28 @@ async def test_followers_and_waiters_outlive_their_service(state_dir: Path, tmp_
             assert seen.outcome.code == 0
         for face in faces:
             await face.close()
+
+
+@pytest.mark.parametrize("kind", [AsyncFace, SyncFace])
+async def test_a_reader_that_is_waited_for(
+    state_dir: Path, tmp_path: Path, kind: type[AsyncFace | SyncFace]
+) -> None:
+    """Its program stands still until it has told how far it is: that waits for the next service."""
+    command, window, size = Command(argv=["head", "-c", "200000", "/dev/zero"]), 8192, 200_000
+    async with service(state_dir, tmp_path) as made:
+        face = await kind.connect(state_dir)
+        run = await face.call("start", command, lifetime="scope", window=window)
+        consumed, coming = 0, None
+        async for event in face.stream("follow", run.id, kinds=[Kind.OUTPUT]):
+            consumed += len(event.data)
+            if coming is None and consumed >= 3 * window:
+                made.kill()
+                coming = asyncio.create_task(made.start())
+            await face.call("acknowledge", run.id, stdout=consumed)
+        assert coming is not None
+        await coming
+        await face.close()
+    assert consumed == size
 
 
 async def test_starts_ride_over_restarts_and_run_once(state_dir: Path, tmp_path: Path) -> None:

@@ -210,8 +210,8 @@ class AsyncClient(Base):
         return await drive(self._calls.do(verbs.resize(run, columns, rows, timeout)))
 
     async def acknowledge(self, run: str, *, stdout: int = 0, stderr: int = 0) -> None:
-        """See `Observer.acknowledge`."""
-        return await drive(self._calls.do(verbs.acknowledge(run, stdout, stderr)))
+        """See `Observer.acknowledge`.  Outlives the service."""
+        return await drive(flows.acknowledge(self._calls, run, stdout, stderr))
 
     async def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
         """See `Supervisor.resolve`."""

@@ -83,6 +83,17 @@ def wait(calls: Calls, run: str, timeout: float | None) -> Steps[RunView]:
             raise failure
 
 
+def acknowledge(calls: Calls, run: str, stdout: int, stderr: int) -> Steps[None]:
+    """A program may be waiting for it: said again for as long as a service that went away may come back."""
+    call, patience = verbs.acknowledge(run, stdout, stderr), calls.patience()
+    while True:
+        try:
+            return (yield from calls.do(call))
+        except SupervisorError as error:
+            if error.code not in AWAY or not (yield from patience.again()):
+                raise
+
+
 def follow(
     calls: Calls, run: str, after: int, kinds: Collection[str] | None, output: bool
 ) -> Generator[Wait | Sequence[Event], bool, None]:

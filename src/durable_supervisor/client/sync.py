@@ -202,8 +202,8 @@ class Client(Base):
         return drive(self._calls.do(verbs.resize(run, columns, rows, timeout)))
 
     def acknowledge(self, run: str, *, stdout: int = 0, stderr: int = 0) -> None:
-        """See `Observer.acknowledge`."""
-        return drive(self._calls.do(verbs.acknowledge(run, stdout, stderr)))
+        """See `Observer.acknowledge`.  Outlives the service."""
+        return drive(flows.acknowledge(self._calls, run, stdout, stderr))
 
     def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView:
         """See `Supervisor.resolve`."""

@@ -32,8 +32,8 @@ from .request import (
     with_query,
 )
 
-# What becomes of a call whose connection ends before its answer.  `wait`, `follow` and
-# `follow_feed` are reads that go on by a cursor for as long as the client may reconnect.
+# What becomes of a call whose connection ends before its answer.  `wait`, `follow`, `follow_feed`
+# and `acknowledge` go on for as long as the client may reconnect.
 RESEND: Final[Mapping[str, Resend]] = {
     "info": Resend.ONCE,
     "capabilities": Resend.ONCE,
@@ -43,9 +43,9 @@ RESEND: Final[Mapping[str, Resend]] = {
     "feed": Resend.ONCE,
     "reconcile": Resend.ONCE,  # judging anew comes to the same
     "wait": Resend.ONCE,
+    "acknowledge": Resend.ONCE,  # it counts from the beginning: said twice, it is the same
     "follow": Resend.ONCE,
     "follow_feed": Resend.ONCE,
-    "acknowledge": Resend.ONCE,  # counts from the beginning: said twice, it is the same
     "start": Resend.PERSIST,
     "stop": Resend.NEVER,
     "signal": Resend.NEVER,

@@ -71,13 +71,14 @@ class Capture:
         self.read(self._poller)
         if self.open and not self._room():
             self._held = True
-            self._poller.forget(
-                self._fd
-            )  # its end, too: that would wake us again and again
+            # Not even for its end, which would wake us again and again.
+            self._poller.forget(self._fd)
 
     def read_on(self) -> None:
         """If there is a reason to hold back no more."""
-        if self._held and self._room():
+        # Not for a few bytes: who acknowledges line by line would have them read, and recorded, line by line.
+        enough = _CHUNK if self._window is None else min(self._window // 4, _CHUNK)
+        if self._held and self._room() >= enough:
             self._held = False
             self._active_at = time.monotonic()
             self._poller.watch(self._fd, READ, self._ready)
