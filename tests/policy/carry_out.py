@@ -64,7 +64,8 @@ def _main() -> None:
         privileges.gain_none()
         seccomp.install(dict.fromkeys(asked["without"], True))
     try:
-        paused, report, _ = fork_confined(asked["plan"], program, Stdio(nothing, write, write), "carried-out")
+        stdio, group = Stdio(nothing, write, write), f"carried-out.{os.getpid()}"
+        paused, report, resources = fork_confined(asked["plan"], program, stdio, group)
     except ConfinementRefused as refusal:
         json.dump({"refused": [refusal.axis, refusal.reason]}, sys.stdout)
         return
@@ -73,6 +74,8 @@ def _main() -> None:
     with open(read, encoding="utf-8", errors="replace") as output:
         text = output.read()
     code = os.waitstatus_to_exitcode(os.waitpid(paused.pid, 0)[1])
+    if resources is not None:
+        resources.remove()
     json.dump({"report": report, "exit_code": code, "output": text}, sys.stdout)
 
 
