@@ -11,7 +11,7 @@ from .dial import Dial, not_confirmed
 
 Message = dict[str, object]
 
-_CONNECT_SECONDS = 5.0
+_CONNECT_SECONDS = 20.0
 _PAUSE = 0.01
 
 
