@@ -63,6 +63,12 @@ ANSWERS = [
     (STRICT, "pidfd_getfd", (), errno.EPERM),
     (STRICT, "prlimit64", (0, 7), 0),
     (STRICT, "prlimit64", (1234, 7), errno.EPERM),
+    (STRICT, "sched_setattr", (1234,), errno.EPERM),
+    (STRICT, "setpriority", (0, 0, 19), 0),
+    (STRICT, "setpriority", (0, 1234, 19), errno.EPERM),
+    (STRICT, "setpriority", (2, 0, 19), errno.EPERM),  # PRIO_USER: everybody of this user
+    (STRICT, "ioprio_set", (1, 0), 0),
+    (STRICT, "ioprio_set", (3, 0), errno.EPERM),
     (STRICT, "ioctl", (0, WINDOW_SIZE), 0),
     (STRICT, "ioctl", (0, TYPE_INTO), errno.EPERM),
     (STRICT, "ioctl", (0, GARBAGE | TYPE_INTO), errno.EPERM),

@@ -18,6 +18,8 @@ from .trial import succeeds
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000  # unshare(2)
+# Queues and shared memory by number or name (ipc_namespaces(7)) lead outside as sockets and files do.
+_CLONE_NEWIPC = 0x08000000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1  # netdevice(7)
 _IFREQ = struct.Struct("16sh14x")
 _CAP_SYS_ADMIN = 21
@@ -97,7 +99,7 @@ def _same_ids(uid: int, gid: int) -> None:
 
 
 def _own_network(loopback: bool) -> None:
-    _unshare(_CLONE_NEWNET)
+    _unshare(_CLONE_NEWNET | _CLONE_NEWIPC)
     if loopback:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anyone:
             name, flags = _IFREQ.unpack(fcntl.ioctl(anyone, _SIOCGIFFLAGS, _IFREQ.pack(b"lo", 0)))
@@ -106,7 +108,7 @@ def _own_network(loopback: bool) -> None:
 
 def _own_mounts() -> None:
     """What steers the kernel, control groups first, can be read as before, and not be written."""
-    _unshare(_CLONE_NEWNS)
+    _unshare(_CLONE_NEWNS | _CLONE_NEWIPC)
     mounts.detach_from_host()
     for mount in mounts.mounts():
         if mount.kind in _STEERING and os.path.exists(mount.path):  # or it is beneath another mount

@@ -26,6 +26,7 @@ _CLONE_NEWUSER = 0x10000000
 _NEW_USER_NAMESPACE = Argument(0, _CLONE_NEWUSER, mask=_CLONE_NEWUSER)
 # Both type into a terminal as if a person had: a shell outside that shares it would execute that.
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_PRIO_OWN, _IOPRIO_OWN = (0, 1), (1, 2)  # process and group, not user: setpriority(2), ioprio_set(2)
 # These set flags of a file, such as "immutable" (linux/fs.h).
 _FS_IOC_SETFLAGS, _FS_IOC32_SETFLAGS, _FS_IOC_FSSETXATTR = 0x40086602, 0x40046602, 0x401C5820
 
@@ -90,8 +91,17 @@ _REFUSALS = {
 }  # fmt: skip
 
 
-# A process of the same user may be given a limit of no processor time at all, which is as good as a kill.
-_LIMITS_OF_OTHERS = Rule(errno.EPERM, ("prlimit64",), Case(ALLOWED, Argument(0, 0)))
+# Whatever has the same user, the worker too, may be given no processor time at all, which is as good as a
+# kill, or so low a priority that it comes too late.  Everybody may do as much to itself, or to its group.
+_OTHERS = [
+    Rule(
+        errno.EPERM,
+        ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr"),
+        Case(ALLOWED, Argument(0, 0)),
+    ),
+    Rule(errno.EPERM, ("setpriority",), Case(ALLOWED, Argument(0, *_PRIO_OWN), Argument(1, 0))),
+    Rule(errno.EPERM, ("ioprio_set",), Case(ALLOWED, Argument(0, *_IOPRIO_OWN), Argument(1, 0))),
+]
 
 
 class _Filter(ctypes.Structure):
@@ -110,7 +120,7 @@ def rules(wanted: dict[str, object]) -> list[Rule]:
     for name, value in wanted.items():
         if value:
             chosen += _SOCKETS[str(value)] if name == "sockets" else _REFUSALS[name]
-    return [*chosen, _controls(wanted), _LIMITS_OF_OTHERS] if chosen else []
+    return [*chosen, _controls(wanted), *_OTHERS] if chosen else []
 
 
 def _controls(wanted: dict[str, object]) -> Rule:

@@ -1,6 +1,6 @@
-/* Out by way of others: outside [daemon] VICTIM-PID VICTIM-DESCRIPTOR VICTIM-ADDRESS
+/* Out by way of others: outside [daemon] VICTIM-PID VICTIM-DESCRIPTOR VICTIM-ADDRESS QUEUE-KEY
 
-   The victim is a process of the same user that nobody confined. */
+   The victim is a process of the same user that nobody confined, and so is the queue's owner. */
 
 #include "report.h"
 
@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -34,6 +35,7 @@ static void processes(int victim, int descriptor, unsigned long address)
     char byte = 1;
     struct iovec here = {&byte, 1}, there = {(void *)address, 1};
     struct rlimit no_core = {0, 0};
+    struct sched_param normal = {0};
     int pidfd = syscall(SYS_pidfd_open, victim, 0);
     report("pidfd_getfd", syscall(SYS_pidfd_getfd, pidfd, descriptor, 0));
     report("vm_read", process_vm_readv(victim, &here, 1, &there, 1, 0));
@@ -43,6 +45,9 @@ static void processes(int victim, int descriptor, unsigned long address)
     report("signal", kill(victim, 0));
     report("pidfd_signal", syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0));
     report("limit", prlimit(victim, RLIMIT_CORE, &no_core, NULL));
+    report("priority", setpriority(PRIO_PROCESS, victim, 1));
+    report("priority_of_all", setpriority(PRIO_USER, 0, getpriority(PRIO_PROCESS, 0)));
+    report("scheduler", sched_setscheduler(victim, SCHED_BATCH, &normal));
     report("pidfd_setns", setns(pidfd, CLONE_NEWNET));
     report("ptrace", ptrace(PTRACE_SEIZE, victim, 0, 0)); /* last: it goes when we do */
 }
@@ -96,6 +101,7 @@ static void itself(void)
     report("newer_call", syscall(0x1fffff));
     /* These must go on to work. */
     struct rlimit no_core = {0, 0};
+    report("own_priority", setpriority(PRIO_PROCESS, 0, 19));
     report("own_limit", setrlimit(RLIMIT_CORE, &no_core));
     pid_t child = fork();
     if (child == 0)
@@ -105,15 +111,16 @@ static void itself(void)
 
 int main(int argc, char **argv)
 {
-    if (argc == 5 && strcmp(argv[1], "daemon") == 0) {
-        char *again[] = {argv[0], argv[2], argv[3], argv[4], NULL};
+    if (argc == 6 && strcmp(argv[1], "daemon") == 0) {
+        char *again[] = {argv[0], argv[2], argv[3], argv[4], argv[5], NULL};
         start_over(again);
     }
-    if (argc != 4)
+    if (argc != 5)
         return 2;
     processes(atoi(argv[1]), atoi(argv[2]), strtoul(argv[3], NULL, 0));
     namespaces(atoi(argv[1]));
     settings();
+    report("queue", msgget(atoi(argv[4]), 0));
     itself();
     return 0;
 }
