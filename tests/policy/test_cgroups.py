@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor.sandbox import cgroups, run_cgroups
+from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.supervisor.probing import machine_facts
+from tests.policy.carry_out import NotExecuted, carried_out
 from tests.policy.conftest import Hostile
 from tests.policy.resources import needs_group
 from tests.support import eventually
@@ -174,3 +176,31 @@ def _probe_as(uid: int, group: str) -> object:
         text = answer.read()
     os.waitpid(child, 0)
     return json.loads(text)
+
+
+def _plan(parent: str, *, required: bool) -> Plan:
+    plan = Plan()
+    plan.cgroups = {"v2": None, "v1": {"memory": parent}, "accounts": False, "memory": 1 << 30}
+    asked = {"requested": 1 << 30, "applied": "full", "mechanism": "cgroup_v1", "reason": None}
+    plan.axes = {"memory": {**asked, "required": required}}
+    return plan
+
+
+def test_a_group_that_cannot_be_made_after_all_refuses_what_requires_it(tmp_path: Path) -> None:
+    """Between the probe and the start a group may have gone, or its user's right to it."""
+    with pytest.raises(NotExecuted, match="No such file"):
+        carried_out(_plan(str(tmp_path / "gone"), required=True), ["/bin/echo", "ran"], "/")
+
+
+def test_a_group_that_cannot_be_made_after_all_is_reported(tmp_path: Path) -> None:
+    done = carried_out(_plan(str(tmp_path / "gone"), required=False), ["/bin/echo", "ran"], "/")
+    assert done.lines == ["ran"]
+    assert done.report["memory"]["applied"] == "none"
+    assert "No such file" in done.report["memory"]["reason"]
+
+
+def test_a_limit_that_cannot_be_set_is_a_group_in_vain(tmp_path: Path) -> None:
+    """A directory is made here, and has no file for the limit: no hierarchy is mounted any more."""
+    with pytest.raises(NotExecuted, match="memory"):
+        carried_out(_plan(str(tmp_path), required=True), ["/bin/echo", "ran"], "/")
+    assert list(tmp_path.iterdir()) == []
