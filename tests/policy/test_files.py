@@ -98,8 +98,8 @@ async def test_no_way_leads_around_the_grants(
     allowed = {name for name in found if name.startswith("may_")}
     assert {name: found[name] for name in allowed if found[name] != "done"} == {}
     got = {name for name, result in found.items() if result == "done"} - allowed
-    # A mount that cannot be written can still be executed from; and there is a /tmp, an empty one.
-    assert got == ({"granted_execute", "tmp_list"} if backend == "bubblewrap" else set())
+    # A mount that cannot be written can still be executed from; and the grants may be in a /tmp, of its own.
+    assert got <= ({"granted_execute", "tmp_list"} if backend == "bubblewrap" else set())
     assert ended.enforcement["files"]["mechanism"] == backend
     for folder in (tree.readable, tree.outside):
         assert (folder / "file").read_text() == "secret\n"
@@ -127,11 +127,12 @@ async def test_without_mounts_of_its_own_metadata_is_held_by_the_filter(tree: Tr
 
 async def test_what_a_program_needs_is_there(confined: Confined, tree: Tree) -> None:
     """Its interpreter, libraries, accounts, names, stdio by path, and the devices that everybody has."""
+    needs("landlock")
     script = (
         "set -e; id -un; getent hosts localhost; date; cat file >/dev/null; echo by path >/dev/stdout;"
         "head -c 8 /dev/urandom | wc -c; grep -c . /etc/passwd >/dev/null; echo done"
     )
-    ended = await confined(["sh", "-c", script], tree.policy(), cwd=tree.readable)
+    ended = await confined(["sh", "-c", script], tree.policy("landlock"), cwd=tree.readable)
     assert ended.lines[-1] == "done", ended.stderr
     assert "by path" in ended.lines
 
@@ -177,11 +178,12 @@ async def test_what_may_be_executed_in_a_grant_is(confined: Confined, tree: Tree
 
 
 async def test_a_script_whose_interpreter_is_not_granted_never_starts(confined: Confined, tree: Tree) -> None:
+    needs("landlock")
     shutil.copy("/bin/sh", tree.outside / "sh")
     script = tree.readable / "script"
     script.write_text(f"#!{tree.outside}/sh\n")
     script.chmod(0o755)
-    policy = Policy(filesystem=[Grant(tree.readable, "execute")])
+    policy = Policy(filesystem=[Grant(tree.readable, "execute")], files_backend="landlock")
     run = await confined.start(["./script"], policy, cwd=tree.readable)
     view = await confined.runs.wait(run)
     assert (view.state.value, view.reason) == ("not_started", "EACCES")
@@ -189,9 +191,10 @@ async def test_a_script_whose_interpreter_is_not_granted_never_starts(confined: 
 
 async def test_a_terminal_changes_nothing(confined: Confined, tree: Tree) -> None:
     """And the program may open its own again."""
+    needs("landlock")
     script = f"cat {tree.outside}/file; stty size </dev/tty; echo x >$(tty) && echo opened"
     ended = await confined(
-        ["sh", "-c", script], tree.policy(), cwd=tree.writable, pty=Terminal(columns=90, rows=30)
+        ["sh", "-c", script], tree.policy("landlock"), cwd=tree.writable, pty=Terminal(columns=90, rows=30)
     )
     assert "secret" not in ended.stdout.decode()
     assert "Permission denied" in ended.lines[0]

@@ -20,8 +20,8 @@ SOURCE = Path(__file__).parents[2] / "src"
 LACKING = ("user_namespaces",)
 
 
-@pytest.fixture(autouse=True)
-def _able() -> None:
+@pytest.fixture
+def able() -> None:
     if not seccomp.probe() or landlock.probe() < 3:
         pytest.skip("needs a system call filter and Landlock")
 
@@ -49,12 +49,14 @@ SCRIPT = "touch made; chmod 700 /usr/bin 2>/dev/null || echo held"
 NET = "import socket; socket.socket(socket.AF_INET)"
 
 
+@pytest.mark.usefixtures("able")
 def test_as_planned(tmp_path: Path) -> None:
     ended = carried_out(a_plan(tmp_path), ["/bin/sh", "-c", SCRIPT], str(tmp_path))
     assert (ended.exit_code, ended.lines) == (0, ["held"])
     assert {ended.report[axis]["applied"] for axis in ("files", "network", "privileges")} == {"full"}
 
 
+@pytest.mark.usefixtures("able")
 def test_without_namespaces_what_is_left_is_told(tmp_path: Path) -> None:
     """No network is held by the filter instead; that metadata is open makes the files axis partial."""
     argv = ["/usr/bin/python3", "-c", NET]
@@ -66,6 +68,7 @@ def test_without_namespaces_what_is_left_is_told(tmp_path: Path) -> None:
     assert "no user namespace" in files["reason"]
 
 
+@pytest.mark.usefixtures("able")
 def test_what_is_required_and_not_to_be_had_is_never_executed(tmp_path: Path) -> None:
     with pytest.raises(NotExecuted) as caught:
         carried_out(
@@ -75,6 +78,7 @@ def test_what_is_required_and_not_to_be_had_is_never_executed(tmp_path: Path) ->
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.usefixtures("able")
 def test_a_grant_that_is_another_directory_by_now_is_refused_also_at_best_effort(tmp_path: Path) -> None:
     plan = a_plan(tmp_path)
     assert plan.files is not None
