@@ -237,6 +237,14 @@ def test_a_full_disk_behind_stdout_is_one_line(cli: Cli) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
+def test_an_error_line_holds_nothing_that_looks_like_a_credential(cli: Cli) -> None:
+    body = "Zq7Zq7wE3wE3rT5rT5yU8yU8iO2iO2pA4pA4"
+    for words in (("inspect", f"ghp_{body}"), ("inspect", "--json", f"ghp_{body}")):
+        told = cli(*words)
+        assert told.code != 0
+        assert body not in told.stderr
+
+
 def test_the_list_of_verbs_cuts_no_sentence(cli: Cli) -> None:
     verbs = cli.ok("--help", COLUMNS="80").stdout.partition("Commands:")[2]
     assert all(f"\n  {verb} " in verbs for verb in VERBS)

@@ -78,6 +78,18 @@ def test_an_exception_is_told_without_its_text() -> None:
     assert "test_logs.py" in entry["where"][-1]
 
 
+def test_what_looks_like_a_credential_is_not_logged() -> None:
+    body = "Zq7Zq7wE3wE3rT5rT5yU8yU8iO2iO2pA4pA4"
+
+    def say() -> None:
+        logger().info("trouble", path=f"/x/ghp_{body}", more=[f"https://a:{body}@b"])
+        logging.getLogger("somelib").warning("with Bearer %s", body)
+
+    first, second = [json.loads(line) for line in written("info", "json", say).splitlines()]
+    assert (first["path"], first["more"]) == ("/x/ghp_[redacted]", ["https://a:[redacted]@b"])
+    assert second["event"] == "with Bearer [redacted]"
+
+
 def test_a_reader_that_does_not_read_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MAX_WAITING", 10)
     read, write = os.pipe()

@@ -8,12 +8,14 @@ import random
 import string
 import uuid
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from durable_supervisor.model.shapes import REST, redact_tokens
+from durable_supervisor.model import shapes
+from durable_supervisor.model.tokens import REST, redact_tokens
 from durable_supervisor.worker.redact import Redactor, TokenRedactor, Utf8Boundary
 
 _random = random.Random(20)
@@ -197,3 +199,11 @@ def test_a_body_without_an_end_has_a_bound() -> None:
     out = stream(split(key, list(range(0, len(key), 4096))))
     assert out == whole(key)
     assert len(key) - len(out) == REST + 256 - len(b"[redacted]")
+
+
+def test_every_shape_and_prefix_is_in_the_docs() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "redaction.md").read_text()
+    assert all(f"`{prefix.decode()}`" in page for prefix, _ in shapes.WORDS)
+    everyone = [shape for _, shape in shapes.WORDS]
+    everyone += [shapes.BEARER, shapes.HEADER, shapes.PEM, shapes.URL]
+    assert all(f"| `{shape.name}` |" in page for shape in everyone)

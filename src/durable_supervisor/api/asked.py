@@ -14,7 +14,8 @@ from ..model.errors import SupervisorError, invalid
 from ..model.ids import new_id
 from ..model.policy import Policy
 from ..model.request import Lifetime, lifetime_of
-from ..model.secrets import redact_text, secret_values
+from ..model.secrets import secret_values
+from ..model.tokens import redact
 from ..process.program import StartFailure, resolve
 from .cancel import CancellationToken
 
@@ -136,7 +137,8 @@ def _check_executable(command: Command) -> None:
         here = os.path.join(os.getcwd(), os.fspath(command.cwd or ""))
         resolve(name, here, env["PATH"])
     except StartFailure as failure:
-        shown = redact_text(name, secret_values(command.secrets, command.secret_env, env))
+        secrets = secret_values(command.secrets, command.secret_env, env)
+        shown = redact(name, secrets, tokens=command.redact_tokens)
         raise not_on_path(shown, os.strerror(failure.code)) from None
     except FileNotFoundError:
         return  # this process's own directory is gone: the start says so

@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
+from durable_supervisor.model.tokens import redact_tokens, without_tokens
 
 from . import exit_codes, out
 from .escape import escape_text
@@ -30,10 +31,10 @@ def report(error: BaseException, *, as_json: bool) -> int:
 def print_error(error: SupervisorError, *, as_json: bool) -> None:
     """``error: CODE: message (hint)``, or ``{"error": {...}}``; exactly one line."""
     if as_json:
-        line = json.dumps({"error": error.to_dict()}, default=str)
+        line = json.dumps({"error": without_tokens(error.to_dict())}, default=str)
     else:
         hint = f" ({error.hint.replace(f'{PROGRAM} ', f'{called_name()} ')})" if error.hint else ""
-        line = f"error: {escape_text(f'{error.code.value}: {error.message}{hint}')}"
+        line = f"error: {escape_text(redact_tokens(f'{error.code.value}: {error.message}{hint}'))}"
     with suppress(OSError, SupervisorError):  # nobody hears us: the exit code still tells
         out.note(line)
 

@@ -17,7 +17,7 @@ from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.ids import new_id
 from durable_supervisor.model.request import StartRequest
 from durable_supervisor.model.secrets import secret_values
-from durable_supervisor.model.shapes import redact
+from durable_supervisor.model.tokens import redact
 
 from . import confined, parse
 from .asked_terminal import asked_terminal

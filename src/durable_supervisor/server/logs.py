@@ -17,6 +17,8 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict
 
+from ..model.tokens import without_tokens
+
 STDERR = 2
 FORMATS = ("json", "text")
 LEVELS = ("debug", "info", "warning", "error")
@@ -111,7 +113,13 @@ def _formatter(form: str, *, colours: bool) -> logging.Formatter:
                 fmt="iso", utc=True, key="time" if form == "json" else "timestamp"
             ),
         ],
-        processors=[_where, structlog.stdlib.ProcessorFormatter.remove_processors_meta, _ordered, renderer],
+        processors=[
+            _where,
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            _without_tokens,
+            _ordered,
+            renderer,
+        ],
     )
 
 
@@ -129,6 +137,11 @@ def _where(_: Any, __: str, event: EventDict) -> EventDict:
         event["error"] = type(raised[1]).__name__
         event["where"] = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(raised[2])]
     return event
+
+
+def _without_tokens(_: Any, __: str, event: EventDict) -> EventDict:
+    """Ids and codes hold none, but a library's message or the name of a file may."""
+    return {name: without_tokens(value) for name, value in event.items()}
 
 
 def _ordered(_: Any, __: str, event: EventDict) -> EventDict:

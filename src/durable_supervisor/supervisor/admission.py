@@ -13,8 +13,8 @@ from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.identity import ProcessIdentity
 from ..model.request import Lifetime, Queueing, StartRequest, check_window
 from ..model.secrets import MAX_SECRETS, secret_spans, secret_values
-from ..model.shapes import redact
 from ..model.states import RunState
+from ..model.tokens import redact
 from ..process.channel import encode_frame
 from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths

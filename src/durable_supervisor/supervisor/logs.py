@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..journal.rows import RunRow
 from ..model.errors import SupervisorError
 from ..model.states import RunState
+from ..model.tokens import without_tokens
 
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
@@ -57,4 +58,5 @@ def logger() -> BoundLogger:
 
 def _render(_: Any, __: str, event: MutableMapping[str, Any]) -> tuple[tuple[str], dict[str, Any]]:
     """JSON as the message; ``record.fields`` for a handler that has a form of its own."""
-    return (json.dumps(event, default=str),), {"extra": {"fields": dict(event)}}
+    fields = without_tokens(event)
+    return (json.dumps(fields, default=str),), {"extra": {"fields": fields}}

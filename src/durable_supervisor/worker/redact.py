@@ -10,7 +10,7 @@ from ending inside a character, so that every event's text stands by itself.
 from __future__ import annotations
 
 from ..model.secrets import REDACTED, secret_spans
-from ..model.shapes import CONTEXT, bodies, swallow
+from ..model.tokens import CONTEXT, bodies, swallow
 
 _MARK = REDACTED.encode("ascii")
 

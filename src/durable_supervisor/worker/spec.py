@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from ..model.shapes import redact
+from ..model.tokens import redact
 from ..process.channel import read_frame
 
 # In this order the kernel, which lets the last of a dying process's descriptors go first, frees the
