@@ -16,6 +16,7 @@ from .plan import BUBBLEWRAP, LANDLOCK, Files, Plan, Refused, by, failed
 Changes = dict[str, dict[str, object]]
 RLIMIT = "rlimit"
 METADATA = "modes, owners and times of files can be changed outside the grants"
+TRUNCATION = "files that can be read can be truncated"
 SETTINGS = "root may write the kernel's settings, such as what it executes when a program crashes"
 
 
@@ -69,8 +70,12 @@ class _Steps:
             self.give_up("network", failed(reason))
 
     def _metadata_is_open(self, files: Files, reason: str) -> None:
+        """Also truncation, where this Landlock does not hold it."""
+        from . import landlock
+
         files.mounts = False
-        self.give_up("files", {"applied": PARTIAL, "mechanism": LANDLOCK, "reason": f"{METADATA}: {reason}"})
+        found = METADATA if files.abi >= landlock.TRUNCATE_SINCE else f"{METADATA}; {TRUNCATION}"
+        self.give_up("files", {"applied": PARTIAL, "mechanism": LANDLOCK, "reason": f"{found}: {reason}"})
 
     def files(self, files: Files) -> None:
         """Read-only mounts, then privileges, then Landlock: on the very files that were looked at first."""

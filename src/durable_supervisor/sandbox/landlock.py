@@ -25,12 +25,13 @@ _MAKE_CHAR, _MAKE_DIR, _MAKE_REG, _MAKE_SOCK, _MAKE_FIFO, _MAKE_BLOCK, _MAKE_SYM
     1 << bit for bit in range(6, 13)
 )
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+MOVE_SINCE = 2  # before, a domain of any kind can move nothing from one directory to another
+TRUNCATE_SINCE = 3  # before, what may be read could be cut off too
 _FIRST = (1 << 13) - 1
-_SINCE = {2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEV}
+_SINCE = {MOVE_SINCE: _REFER, TRUNCATE_SINCE: _TRUNCATE, 5: _IOCTL_DEV}
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV  # the others are of directories
 _ABSTRACT_UNIX_SOCKETS, _SIGNALS = 1, 2  # what may end at the domain
 SCOPES_SINCE = 6
-TRUNCATE_SINCE = 3  # before, what may be read could be cut off too
 
 _READING = _READ_FILE | _READ_DIR
 # Device nodes are never made: that takes a capability, and there is none.
@@ -93,7 +94,7 @@ def _least(abi: int) -> int:
     """
     if abi >= SCOPES_SINCE:
         return 0
-    return _MAKE_BLOCK | (_REFER if abi >= 2 else 0)
+    return _MAKE_BLOCK | (_REFER if abi >= MOVE_SINCE else 0)
 
 
 def _attributes(handled: int, scopes: int, abi: int) -> tuple[bytes, int]:

@@ -17,6 +17,7 @@ from ..model.policy import Policy
 from ..sandbox import cgroups, rlimits
 from ..sandbox.child import SETTINGS
 from ..sandbox.facts import Facts
+from ..sandbox.landlock import MOVE_SINCE
 from ..sandbox.plan import BUBBLEWRAP, Plan
 from . import confining_files
 
@@ -106,7 +107,7 @@ def _privileges(asked: Asked, facts: Facts, plan: Plan) -> Report:
     if not facts.privileges:
         return axis_report(True, NONE, None, facts.lacking("privileges", "privileges cannot be dropped"))
     plan.privileges = True
-    plan.landlock_scope = facts.landlock > 0
+    plan.landlock_scope = facts.landlock >= MOVE_SINCE  # before, it would get in the way of files
     plan.seccomp.update(user_namespaces=True, tracing=not plan.landlock_scope)
     open_ends = []
     if not facts.seccomp:

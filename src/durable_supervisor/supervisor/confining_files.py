@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from ..model.enforcement import FULL, NONE, PARTIAL
 from ..model.policy import Policy
-from ..sandbox.child import METADATA
+from ..sandbox.child import METADATA, TRUNCATION
 from ..sandbox.facts import Facts
+from ..sandbox.landlock import TRUNCATE_SINCE
 from ..sandbox.plan import BUBBLEWRAP, LANDLOCK, Files, Plan
 
-_TRUNCATE = 3  # the Landlock ABI from which on truncate(2) is held
 _WRITING = ("write", "all")
 _EXECUTING = ("execute", "all")
 
@@ -49,11 +49,12 @@ def decide(
 
 
 def choose(wanted: str, facts: Facts) -> str | None:
-    """Landlock costs nothing and needs no privileges: first, unless it is too old to hold truncation."""
+    """Landlock costs nothing and leaves the program its own parent: first, where truncation is held too."""
     able = {LANDLOCK: facts.landlock > 0, BUBBLEWRAP: facts.bubblewrap is not None}
     if wanted != "auto":
         return wanted if able[wanted] else None
-    order = (LANDLOCK, BUBBLEWRAP) if facts.landlock >= _TRUNCATE else (BUBBLEWRAP, LANDLOCK)
+    truncation_held = facts.landlock >= TRUNCATE_SINCE or facts.namespaces.get("mount")
+    order = (LANDLOCK, BUBBLEWRAP) if truncation_held else (BUBBLEWRAP, LANDLOCK)
     return next((backend for backend in order if able[backend]), None)
 
 
@@ -74,16 +75,17 @@ def _hold_beside_landlock(
 ) -> list[str]:
     """What Landlock itself leaves open is held by others, where they are to be had; what is left open."""
     found = []
-    if facts.landlock < _TRUNCATE:
-        found.append(f"files that can be read can be truncated: Landlock here has ABI {facts.landlock}")
     if policy.network == "host":
         plan.seccomp.update(sockets="no_unix", io_uring=True)
     if not facts.seccomp:
         reason = facts.lacking("seccomp", "this kernel filters no system calls")
         found.append(f"sockets in the file system can be reached: {reason}")
     if facts.namespaces.get("mount"):
-        files.mounts = True
-    elif facts.seccomp and not any(one.access in _WRITING for one in grants):
+        files.mounts = True  # read-only, which holds truncation as well
+        return found
+    if facts.landlock < TRUNCATE_SINCE:
+        found.append(f"{TRUNCATION}: Landlock here has ABI {facts.landlock}")
+    if facts.seccomp and not any(one.access in _WRITING for one in grants):
         plan.seccomp["metadata"] = True
     else:
         reason = facts.lacking("namespaces", "this user can make no mount namespace")
