@@ -262,12 +262,13 @@ async def test_a_read_only_directory_is_refused_and_can_be_read(tmp_path: Path, 
         listed = await seen.list()
         view = await seen.inspect(listed.runs[0].id)
         page = await seen.events(view.id)
+        audit = await seen.audit(view.id, ["nobody-prints-this"])
     try:
         async with Supervisor.open(STATE + "/never/made"):
             pass
     except SupervisorError as error:
         below = error.to_dict()
-    report(refusal=refusal, below=below, state=view.state.value, end=page.end, count=len(page.events))
+    report(refusal=refusal, below=below, state=view.state.value, end=page.end, count=len(page.events), clean=audit.clean)
     """
     prefix = in_a_mount_namespace(
         f"mount --bind '{state_dir}' '{state_dir}'; mount -o remount,ro,bind '{state_dir}'"
@@ -276,7 +277,7 @@ async def test_a_read_only_directory_is_refused_and_can_be_read(tmp_path: Path, 
     assert facts["refusal"]["code"] == facts["below"]["code"] == "STATE_DIR_REFUSED"
     assert "read-only" in facts["refusal"]["message"].lower()
     assert facts["refusal"]["hint"]
-    assert (facts["state"], facts["end"]) == ("finished", True)
+    assert (facts["state"], facts["end"], facts["clean"]) == ("finished", True, True)
     assert facts["count"] > 4
     assert tree_of(state_dir) == before
 
