@@ -268,7 +268,8 @@ async def test_a_read_only_directory_is_refused_and_can_be_read(tmp_path: Path, 
             pass
     except SupervisorError as error:
         below = error.to_dict()
-    report(refusal=refusal, below=below, state=view.state.value, end=page.end, count=len(page.events), clean=audit.clean)
+    seen = dict(state=view.state.value, end=page.end, count=len(page.events), clean=audit.clean)
+    report(refusal=refusal, below=below, **seen)
     """
     prefix = in_a_mount_namespace(
         f"mount --bind '{state_dir}' '{state_dir}'; mount -o remount,ro,bind '{state_dir}'"
