@@ -19,6 +19,7 @@ from durable_supervisor.model.errors import ErrorCode, SupervisorError
 KNOWN = {
     "0001_initial.sql": "fd61e8a4fbe13c807179eeafa380399b9ca58d926fb420fd10429c9df226ce76",
     "0002_queue_and_owners.sql": "0be872c25f902fcc437ed7defd7f085d87055b37783a2c63faf3f0b209e2fd41",
+    "0003_collected.sql": "982c540f0b1e81f2ec83a18bb239574b847c0e8eb3aeff44c252e16f71f4fff1",
 }
 
 

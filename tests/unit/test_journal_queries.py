@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from durable_supervisor.journal import feed, listing, meta, recover, runs
+from durable_supervisor.journal import collecting, feed, listing, meta, recover, runs
 from durable_supervisor.journal.listing import judged_runs, list_runs
 from durable_supervisor.model.outcome import Outcome, OutcomeKind
 from durable_supervisor.model.states import JUDGED_STATES, RunState, Trigger
@@ -85,7 +85,7 @@ def test_the_feed_pages_without_gap(conn: sqlite3.Connection, size: int) -> None
     assert found == list(range(1, feed.head(conn) + 1))
 
 
-@pytest.mark.parametrize("module", [runs, listing, feed, meta, recover], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [runs, listing, feed, meta, recover, collecting], ids=lambda module: module.__name__)
 def test_no_query_walks_a_table(conn: sqlite3.Connection, module: ModuleType) -> None:
     """SEARCH follows an index; SCAN would cost more with every run there ever was."""
     queries = {name: sql for name, sql in vars(module).items() if name.startswith("SQL_")}

@@ -9,15 +9,24 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ..model.states import RunState
+from . import migrate
 from .rows import Document, RunRow, encode, run_row
 
 SQL_NEWEST = "SELECT * FROM runs WHERE serial < ? ORDER BY serial DESC LIMIT ?"
-SQL_BY_STATE = "SELECT * FROM runs WHERE state = ? AND serial < ? ORDER BY serial DESC LIMIT ?"
-SQL_BY_OWNER = "SELECT * FROM runs WHERE owner = ? AND serial < ? ORDER BY serial DESC LIMIT ?"
+# Collected runs have no labels.
 SQL_BY_LABEL = """
 SELECT runs.* FROM run_labels CROSS JOIN runs ON runs.serial = run_labels.serial
 WHERE run_labels.name = ? AND run_labels.value = ? AND run_labels.serial < ?
 ORDER BY run_labels.serial DESC LIMIT ?
+"""
+SQL_NEWEST_KEPT = """
+SELECT * FROM runs WHERE collected_ns IS NULL AND serial < ? ORDER BY serial DESC LIMIT ?
+"""
+SQL_KEPT_BY_STATE = """
+SELECT * FROM runs WHERE state = ? AND collected_ns IS NULL AND serial < ? ORDER BY serial DESC LIMIT ?
+"""
+SQL_KEPT_BY_OWNER = """
+SELECT * FROM runs WHERE owner = ? AND collected_ns IS NULL AND serial < ? ORDER BY serial DESC LIMIT ?
 """
 # The WHERE repeats the index's own, or SQLite could not use the partial index; named, since
 # the planner would rather look up five states and sort.
@@ -41,6 +50,7 @@ WHERE state = 'unknown' AND resolution IS NULL AND boot_id = ?
 SQL_ATTEMPTS_SINCE = "SELECT run_id, attempt FROM runs WHERE serial >= ?"
 
 _TOP = (1 << 63) - 1
+_KNOWS_COLLECTED = 3  # the schema from which on runs can be collected
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +79,14 @@ def list_runs(
     states: Collection[RunState] | None = None,
     label: tuple[str, str] | None = None,
     owner: str | None = None,
+    collected: bool = False,
 ) -> list[RunRow]:
-    """At most ``limit`` runs with a smaller serial, newest first.
+    """At most ``limit`` runs with a smaller serial, newest first; ``collected``: tombstones, too.
 
     Pass the last row's serial as ``before_serial`` for the next page; fewer than
     ``limit`` rows mean that there are no more.  With a label and states together
-    the runs of that label are walked; with an owner and anything else those of that owner or label.
+    the runs of that label are walked; with an owner and anything else those of that owner or label;
+    with collected ones, and in a journal of before there were any, all are.
     """
     before = _TOP if before_serial is None else before_serial
     if states is not None and not states:
@@ -82,11 +94,13 @@ def list_runs(
     if label is not None:
         name, value = encode(label[0]), encode(label[1])
         return _filtered(_walk(conn, SQL_BY_LABEL, (name, value), before, limit), limit, states, owner)
+    if collected or migrate.schema_version(conn) < _KNOWS_COLLECTED:
+        return _filtered(_walk(conn, SQL_NEWEST, (), before, limit), limit, states, owner)
     if owner is not None:
-        return _filtered(_walk(conn, SQL_BY_OWNER, (owner,), before, limit), limit, states, None)
+        return _filtered(_walk(conn, SQL_KEPT_BY_OWNER, (owner,), before, limit), limit, states, None)
     if states is None:
-        return [run_row(row) for row in conn.execute(SQL_NEWEST, (before, limit))]
-    pages = (conn.execute(SQL_BY_STATE, (state.value, before, limit)) for state in sorted(set(states)))
+        return [run_row(row) for row in conn.execute(SQL_NEWEST_KEPT, (before, limit))]
+    pages = (conn.execute(SQL_KEPT_BY_STATE, (state.value, before, limit)) for state in sorted(set(states)))
     merged = heapq.merge(*pages, key=lambda row: -row["serial"])
     return [run_row(row) for row, _ in zip(merged, range(limit), strict=False)]
 

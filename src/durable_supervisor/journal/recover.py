@@ -76,6 +76,7 @@ class RecoveredRun:
     stop_requested: bool = False
     worker: Document | None = None
     program: Document | None = None
+    ended_ns: int | None = None  # where it is known when the verdict was found
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ def _settle(conn: sqlite3.Connection, row: RunRow, run: RecoveredRun, now_ns: in
         row.run_id,
         trigger,
         row.state,
-        now_ns,
+        run.ended_ns or now_ns,
         reason=run.reason,
         outcome=run.outcome,
         receipt=run.receipt,

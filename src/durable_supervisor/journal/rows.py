@@ -36,7 +36,8 @@ class RunRow:
     """One row of ``runs``.  Times are Unix nanoseconds.
 
     From ``updated_ns`` on the fields are facts of the current attempt.  ``argv``
-    is as stored: redacted.  ``outcome`` is ``Outcome.to_dict()``; ``receipt``,
+    is as stored: redacted; of a collected run it is empty, as are its working directory, labels
+    and all that a log would tell.  ``outcome`` is ``Outcome.to_dict()``; ``receipt``,
     ``evidence``, ``resolution`` and ``log_health`` are JSON objects.
     """
 
@@ -71,11 +72,17 @@ class RunRow:
     resolution: Document | None
     log_health: Document | None
     priority: int = 0
+    collected_ns: int | None = None
 
     @property
     def may_retry(self) -> bool:
         """May the same request make a new attempt?  Not once its owner has stopped it."""
         return self.state is RunState.NOT_STARTED and self.retryable and not self.stop_requested
+
+    @property
+    def collected(self) -> bool:
+        """Is this a tombstone?  Then its log is gone, or going."""
+        return self.collected_ns is not None
 
 
 _JSON_COLUMNS = frozenset({

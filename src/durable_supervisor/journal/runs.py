@@ -184,7 +184,7 @@ def transition(
 def mark_stop_requested(conn: sqlite3.Connection, run_id: str, now_ns: int) -> RunRow:
     """Its owner wants it stopped, so it is never retried.  A finished or unknown run stays as it is."""
     row = _need(conn, run_id)
-    if row.stop_requested or row.state in (RunState.FINISHED, RunState.UNKNOWN):
+    if row.stop_requested or row.collected or row.state in (RunState.FINISHED, RunState.UNKNOWN):
         return row
     return run_row(conn.execute(SQL_STOP, (now_ns, run_id)).fetchone())
 
@@ -210,7 +210,7 @@ def set_processes(
 def set_log_health(conn: sqlite3.Connection, run_id: str, health: Document | None, now_ns: int) -> RunRow:
     """Damage found in the log, in any state; unchanged news is not written again."""
     row = _need(conn, run_id)
-    if row.log_health == health:
+    if row.log_health == health or row.collected:
         return row
     return run_row(conn.execute(SQL_LOG_HEALTH, (encode_optional(health), now_ns, run_id)).fetchone())
 
