@@ -136,13 +136,15 @@ class Verdict(Open):
 
 
 class NotStarted(Open):
-    """User code never ran.  With ``errno``: what the kernel said."""
+    """User code never ran.  ``errno``: what the kernel said; ``axis``: what it could not be held to."""
 
     reason: str
     errno: int | None = None
     error: str | None = None
     step: str | None = None
     path: str | None = None
+    axis: Axis | None = None
+    detail: str | None = Field(default=None, description="why the axis could not be enforced")
 
 
 class Resolved(Open):
