@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 
@@ -132,6 +133,12 @@ static void families(void)
         report(all[i].name, socket(all[i].family, all[i].type, all[i].protocol));
 }
 
+static int is_socket(int fd)
+{
+    struct stat found;
+    return fstat(fd, &found) == 0 && S_ISSOCK(found.st_mode);
+}
+
 /* Numbers of other architectures that this processor serves as well.  A filter for one never sees them. */
 static void foreign(const char *port)
 {
@@ -142,14 +149,18 @@ static void foreign(const char *port)
     *low = there;
     __asm__ volatile("int $0x80" : "=a"(fd) : "a"(359), "b"(AF_INET), "c"(SOCK_STREAM), "d"(0) : "memory");
     done = fd;
-    if (fd >= 0)
+    if (is_socket(fd))
         __asm__ volatile("int $0x80" : "=a"(done) : "a"(362), "b"(fd), "c"(low), "d"(sizeof there) : "memory");
+    if (done >= 0 && !is_socket(fd))
+        done = -ENOTSOCK;
     errno = (int)-done;
     report("i386_socket", done);
 
     uint32_t *arguments = (uint32_t *)(low + 1);
     arguments[0] = AF_UNIX, arguments[1] = SOCK_STREAM, arguments[2] = 0;
     __asm__ volatile("int $0x80" : "=a"(fd) : "a"(102), "b"(1), "c"(arguments) : "memory");
+    if (fd >= 0 && !is_socket(fd)) /* to user-mode Linux it is just another call */
+        fd = -ENOTSOCK;
     errno = (int)-fd;
     report("i386_socketcall", fd);
 
