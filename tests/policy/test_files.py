@@ -86,15 +86,16 @@ def planned(policy: Policy) -> Plan:
     return plan
 
 
+@pytest.mark.parametrize("terminal", [None, Terminal()], ids=["pipes", "terminal"])
 @pytest.mark.parametrize("backend", ["landlock", "bubblewrap"])
 async def test_no_way_leads_around_the_grants(
-    confined: Confined, hostile: Hostile, tree: Tree, backend: FilesBackend
+    confined: Confined, hostile: Hostile, tree: Tree, backend: FilesBackend, terminal: Terminal | None
 ) -> None:
     needs(backend)
-    ended = await confined(tree.argv(hostile("files")), tree.policy(backend), cwd=tree.writable)
+    ended = await confined(tree.argv(hostile("files")), tree.policy(backend), cwd=tree.writable, pty=terminal)
     assert ended.exit_code == 0, ended.stderr
     found = attempts(ended.lines)
-    assert len(found) == len(ended.lines) == 90
+    assert len(found) == len(ended.lines) == 91
     allowed = {name for name in found if name.startswith("may_")}
     assert {name: found[name] for name in allowed if found[name] != "done"} == {}
     got = {name for name, result in found.items() if result == "done"} - allowed

@@ -5,6 +5,7 @@
 
 #include <linux/fs.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -78,6 +79,26 @@ static int through_link(const char *link, const char *target) {
   return opens(link, O_RDONLY);
 }
 
+/* A link that turns between a file that may be read and one that may not, faster than anybody can look. */
+static int races(const char *folder, const char *own, const char *target) {
+  const char *one = at(folder, "race"), *other = at(folder, "turn");
+  char byte;
+  int got = -1;
+  if (symlink(own, one) || symlink(target, other)) return -1;
+  pid_t turner = fork();
+  if (turner == 0)
+    for (;;) renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE);
+  for (int tries = 0; tries < 5000 && got < 0; tries++) {
+    int fd = open(one, O_RDONLY);
+    if (fd >= 0 && read(fd, &byte, 1) == 1) got = 0; /* the one of its own is empty */
+    if (fd >= 0) close(fd);
+  }
+  kill(turner, SIGKILL);
+  waitpid(turner, NULL, 0);
+  errno = EACCES;
+  return got;
+}
+
 static int reopens(const char *path) { /* what is opened for nothing is opened again through /proc */
   int fd = open(path, O_PATH);
   if (fd < 0) return -1;
@@ -137,7 +158,9 @@ static void restore(const char *folder, const char *writable) {
   for (int i = 0; i < 3; i++)
     if (unlink(leftovers[i])) rmdir(leftovers[i]);
   mkdir(at(folder, "empty"), 0700);
-  opens(at(folder, "file"), O_CREAT | O_WRONLY);
+  int fd = open(at(folder, "file"), O_CREAT | O_WRONLY, 0600);
+  if (fd >= 0 && lseek(fd, 0, SEEK_END) == 0 && write(fd, "secret\n", 7) < 0) perror("restore");
+  if (fd >= 0) close(fd);
   opens(at(writable, "own"), O_CREAT | O_WRONLY);
 }
 
@@ -179,6 +202,7 @@ static void outside(const char *folder, const char *writable) {
   TRY("outside_list", lists(folder));
   TRY("outside_dotdot", beneath(writable, "../outside/file"));
   TRY("outside_through_link", through_link(at(writable, "link"), file));
+  TRY("outside_race", races(writable, at(writable, "own"), file));
   TRY("outside_move_out", rename(file, at(writable, "taken")));
   TRY("outside_link_out", link(file, at(writable, "linked")));
   TRY("outside_handle", by_handle(file));
