@@ -1,7 +1,7 @@
 """One run's groups of processes: limits for the whole tree, its accounts, and a kill that misses nobody.
 
 A process cannot leave its groups by forking, by another session or by losing its parent; only by writing
-to the group files, which is why a confined program does not see them where that can be had.
+to the files of groups, which is why those are read-only for a confined program wherever that can be had.
 
 The plan's part is made by `sandbox.cgroups.layout`.
 """
@@ -118,7 +118,7 @@ class RunCgroups:
             return int(file.read()) / 1e9
 
     def remove(self) -> None:
-        """Remove them once empty.  One that is not stays, for whoever ends what is left in it."""
+        """Remove them once empty.  One that is not stays, for whoever ends what is left: `leftovers`."""
         for directory in self._made:
             remove_soon(directory)
         self._made = []
