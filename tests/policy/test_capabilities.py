@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,25 @@ def test_what_failed_is_asked_again_after_a_while(monkeypatch: pytest.MonkeyPatc
     assert probing.machine_facts() is failed
     monkeypatch.setattr(probing, "_known", {os.geteuid(): (failed, time.monotonic())})
     assert not probing.machine_facts().failed
+
+
+def test_who_is_short_of_descriptors_learns_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does anybody else from it."""
+    monkeypatch.setattr(probing, "_known", {})
+    kept = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open("/dev/null", os.O_RDONLY)  # the lowest number that is not in use
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, kept[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            probing.machine_facts()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, kept)
+    assert not probing.machine_facts().failed
+
+
+def test_what_is_missing_is_looked_for_again() -> None:
+    found = probing.machine_facts()
+    assert not replace(found, seccomp=False).complete
+    assert not replace(found, cgroups={"v2": None, "v1": {}}).complete
+    assert not replace(found, namespaces={"user": True, "net": True}).complete

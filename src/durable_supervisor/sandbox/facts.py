@@ -46,6 +46,17 @@ class Facts:
                 failed[name] = str(line.get("failed"))
         return cls(**found, failed=failed)
 
+    @property
+    def complete(self) -> bool:
+        """Is there nothing that could be missing?  (Bubblewrap is one way of two.)"""
+        able = (
+            self.privileges,
+            self.seccomp,
+            self.landlock,
+            *map(self.namespaces.get, ("user", "net", "mount")),
+        )
+        return not self.failed and all(able) and any(self.cgroups.values())
+
     def lacking(self, probe: str, otherwise: str) -> str:
         """Why something is not to be had: its probe could not tell, or else what that means."""
         return f"cannot tell ({self.failed[probe]})" if probe in self.failed else otherwise

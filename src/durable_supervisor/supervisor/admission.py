@@ -20,7 +20,7 @@ from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths
 from ..sandbox.plan import Plan
 from ..worker.spec import STDIN_BYTES, STDIN_NULL, STDIN_OPEN
-from .planning import Ruling
+from .confinement import Ruling
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ..model.enforcement import AXES, FULL, NONE, PARTIAL, SUBREAPER, axis_repor
 from ..model.errors import SupervisorError
 from ..model.policy import Policy
 from ..sandbox import cgroups, rlimits
-from ..sandbox.child import SETTINGS
+from ..sandbox.child import MEMORY, SETTINGS
 from ..sandbox.facts import Facts
 from ..sandbox.landlock import MOVE_SINCE
 from ..sandbox.plan import BUBBLEWRAP, Plan
@@ -35,6 +35,8 @@ _NO_FILTER: dict[str, object] = {
 }
 
 Report = dict[str, object]
+# What becomes of a request: its plan, None where it asks for none, or what a new one is refused with.
+Ruling = Plan | SupervisorError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ def _network(asked: Asked, facts: Facts, plan: Plan) -> Report:
         return axis_report(mode, NONE, None, f"{lacking}; {_no_filter(facts)}")
     plan.network = {"mode": mode, "mechanism": "seccomp"}
     plan.seccomp.update(sockets="none", io_uring=True)
+    if not _is_apart(asked, facts, plan):
+        return axis_report(mode, PARTIAL, "seccomp", MEMORY)
     return axis_report(mode, FULL, "seccomp")
 
 
@@ -112,6 +116,8 @@ def _privileges(asked: Asked, facts: Facts, plan: Plan) -> Report:
     open_ends = []
     if not facts.seccomp:
         open_ends.append(f"a user namespace of its own gives it capabilities within: {_no_filter(facts)}")
+    if not _is_apart(asked, facts, plan):
+        open_ends.append(MEMORY)
     if facts.namespaces.get("settings") and not _is_beyond(asked, facts, plan, ["/proc", "/sys"]):
         open_ends.append(SETTINGS)
     if open_ends:
@@ -218,6 +224,20 @@ def _is_beyond(asked: Asked, facts: Facts, plan: Plan, kernels: Sequence[str]) -
         _enter(plan, facts, "mount")  # where they are read-only: see `sandbox.namespaces`
         return True
     return plan.files is not None and not any(confining_files.reaches(asked.grants, path) for path in kernels)
+
+
+def _is_apart(asked: Asked, facts: Facts, plan: Plan) -> bool:
+    """Can it have no other process of its user do what it may not, by writing to its memory in /proc?
+
+    What forbids it (ptrace(2)): a Landlock domain, a user namespace of its own, or, to root without
+    capabilities, that the other one has them.
+    """
+    if facts.landlock >= MOVE_SINCE or asked.uid == 0:
+        return True
+    if facts.namespaces.get("user") and not facts.namespaces.get("privileged"):
+        _enter(plan, facts, "user")
+        return True
+    return False
 
 
 def _parents(facts: Facts) -> list[str]:

@@ -65,7 +65,7 @@ class WorkerLink:
         control_id = str(message["id"])
         answer: asyncio.Future[dict[str, object] | None] = self._loop.create_future()
         self._asked[control_id] = answer
-        self._send_whole(encode_frame(message, blob), lambda: control_id in self._asked)
+        _ = self._send_whole(encode_frame(message, blob), lambda: control_id in self._asked)
         try:
             return await answer
         finally:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 
-from ..model.errors import SupervisorError, invalid
+from ..model.errors import Phase, SupervisorError, invalid
 from ..model.policy import Policy, contradiction
 from ..model.request import StartRequest
 from ..sandbox.paths import EXECUTABLE
-from ..sandbox.plan import Plan
-from .confinement import Asked, confinement
+from .confinement import Asked, Ruling, confinement
 from .confining_files import Found, is_within
+from .hosting import short_of
 from .probing import machine_facts
-
-Ruling = Plan | SupervisorError | None  # SupervisorError: a new request is refused with it
 
 
 def rule(request: StartRequest, cwd: str) -> Ruling:
@@ -28,7 +26,11 @@ def rule(request: StartRequest, cwd: str) -> Ruling:
         grants = [] if request.policy is None else _found(request.policy, cwd)
     except SupervisorError as error:
         return error
-    return confinement(Asked(request.policy, request.limits, grants, os.geteuid()), machine_facts())
+    try:
+        facts = machine_facts()
+    except OSError as error:
+        return short_of(error, Phase.ADMIT)
+    return confinement(Asked(request.policy, request.limits, grants, os.geteuid()), facts)
 
 
 def _found(policy: Policy, cwd: str) -> list[Found]:

@@ -10,12 +10,14 @@ import threading
 import time
 from contextlib import suppress
 
+from ..process.shortage import is_shortage
 from ..sandbox.facts import Facts
 from ..sandbox.probe import PROBES
 from .spawn import spawn_probe
 
 _SECONDS = 10.0  # it takes some 0.1; a machine that is that slow has not told
-_ASK_AGAIN = 30.0  # seconds after one that failed: the reason may have been a shortage
+# For how many seconds an answer holds: what is missing may have been short, or be allowed later.
+_FAILED, _LACKING = 30.0, 300.0
 _PIECE = 65536
 
 _lock = threading.Lock()
@@ -26,27 +28,33 @@ _known: dict[int, tuple[Facts, float]] = {}
 def machine_facts() -> Facts:
     """What this machine can enforce for this user; blocking, at the first call.
 
-    A probe that fails has found nothing.
+    A probe that fails has found nothing.  Raises OSError where we ourselves are too short of something
+    to ask: that says nothing about the machine.
     """
     user = os.geteuid()
     with _lock:
         facts, until = _known.get(user, (Facts(), 0.0))
         if time.monotonic() >= until:
             facts = probe()
-            _known[user] = facts, time.monotonic() + _ASK_AGAIN if facts.failed else math.inf
+            _known[user] = facts, time.monotonic() + _lifespan(facts)
         return facts
 
 
+def _lifespan(facts: Facts) -> float:
+    if facts.failed:
+        return _FAILED
+    return math.inf if facts.complete else _LACKING
+
+
 def probe() -> Facts:
-    """Ask the machine now."""
-    try:
-        ours, theirs = os.pipe2(os.O_CLOEXEC)
-    except OSError as error:
-        return Facts.from_lines(b"", f"the probe cannot be started: {error.strerror}")
+    """Ask the machine now.  Raises as `machine_facts`."""
+    ours, theirs = os.pipe2(os.O_CLOEXEC)
     try:
         pid = spawn_probe(theirs)
     except OSError as error:
         os.close(ours)
+        if is_shortage(error):
+            raise
         return Facts.from_lines(b"", f"the probe cannot be started: {error.strerror}")
     finally:
         os.close(theirs)

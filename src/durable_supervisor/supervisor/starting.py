@@ -10,8 +10,9 @@ from ..model.errors import ErrorCode, SupervisorError
 from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
 from ..reconcile.loop import Reconciler
 from .admission import Prepared
+from .confinement import Ruling
 from .dispatch import NOT_KNOWN, Blocking, Dispatcher
-from .planning import Ruling, rule
+from .planning import rule
 from .queue import Queue
 
 _LOOK_AGAIN = (0.005, 0.02, 0.1, 0.3)  # seconds
