@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor import Command, Supervisor
+from durable_supervisor import Command, RunState, Supervisor
 from durable_supervisor.process.identity import read_stat
+from tests.crash.test_matrix import stopped
 from tests.support import eventually_async
 
 
@@ -55,3 +56,21 @@ async def test_a_term_to_the_worker_right_after_the_release_is_not_lost(
         final = await sup.wait((await starting).id, timeout=10)
         assert final.receipt is not None
         assert final.receipt["stop"]["reason"] == "worker_terminated"  # type: ignore[index]
+
+
+async def test_a_stop_while_a_large_stdin_is_handed_over_comes_behind_it(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both take the channel, of which the request is more than fits at once."""
+    monkeypatch.setenv("DURABLE_SUPERVISOR_FAILPOINTS", "worker.waiting=pause")
+    async with Supervisor.open(state_dir, zygote=False) as sup:
+        starting = asyncio.create_task(sup.start(Command(argv=["wc", "-c"], stdin=bytes(3_000_000))))
+        [(worker, _)] = await eventually_async(lambda: stopped(state_dir))
+        [run] = (await sup.list()).runs
+        stopping = asyncio.create_task(sup.stop(run.id, timeout=20))
+        await eventually_async(lambda: sup._dispatcher.links[run.id]._asked)
+        os.kill(worker, signal.SIGCONT)
+        assert (await starting).state is RunState.RUNNING
+        receipt = await stopping
+        assert receipt.outcome is not None
+        assert receipt.result in ("stopping", "already_ended")
