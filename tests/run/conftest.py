@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ import pytest_asyncio
 from durable_supervisor import Command, RunResult, Supervisor, run, sync
 from tests.contract.runs import Marker
 from tests.faces.conftest import Services
-from tests.faces.face import EMBEDDING, KINDS, Face, opened
+from tests.faces.face import EMBEDDING, Face, opened
+
+IN_TASKS = ("embedded", "guest", "async")  # a session that owns the directory is a supervisor beneath
 
 
 class Caller:
@@ -45,15 +47,24 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
         yield Services(tmp_path_factory, ending)
 
 
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest_asyncio.fixture(params=(*IN_TASKS, "sync"))
+async def caller(request: pytest.FixtureRequest, services: Services) -> AsyncIterator[Caller]:
+    """Whoever answers."""
+    async with calling(request, services) as made:
+        yield made
 
 
-@pytest_asyncio.fixture
-async def caller(kind: str, request: pytest.FixtureRequest, services: Services) -> AsyncIterator[Caller]:
+@pytest_asyncio.fixture(params=IN_TASKS)
+async def tasks(request: pytest.FixtureRequest, services: Services) -> AsyncIterator[Caller]:
+    """Whoever answers a task; the twins for threads have tests of their own."""
+    async with calling(request, services) as made:
+        yield made
+
+
+@asynccontextmanager
+async def calling(request: pytest.FixtureRequest, services: Services) -> AsyncIterator[Caller]:
     own: Path = request.getfixturevalue("state_dir")
-    async with opened(kind, own if kind in EMBEDDING else services.state_dir()) as face:
+    async with opened(request.param, own if request.param in EMBEDDING else services.state_dir()) as face:
         yield Caller(face)
 
 

@@ -92,10 +92,8 @@ async def test_one_token_for_many(sup: Supervisor, marker: Marker) -> None:
     assert {one.reason for one in await ended(together)} == {OutcomeKind.CANCELLED}
 
 
-async def test_a_cancelled_task_leaves_nothing(caller: Caller, marker: Marker) -> None:
-    if caller.kind == "sync":
-        pytest.skip("a thread's call is interrupted otherwise: tests/run/test_sync.py")
-    task = asyncio.create_task(caller.sh(f"setsid sleep {marker} & sleep {marker}"))
+async def test_a_cancelled_task_leaves_nothing(tasks: Caller, marker: Marker) -> None:
+    task = asyncio.create_task(tasks.sh(f"setsid sleep {marker} & sleep {marker}"))
     await appeared(marker, 2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -103,17 +101,15 @@ async def test_a_cancelled_task_leaves_nothing(caller: Caller, marker: Marker) -
     gone(marker)
 
 
-async def test_a_second_cancellation_skips_the_grace(caller: Caller, marker: Marker) -> None:
-    if caller.kind == "sync":
-        pytest.skip("a thread's call is interrupted otherwise: tests/run/test_sync.py")
+async def test_a_second_cancellation_skips_the_grace(tasks: Caller, marker: Marker) -> None:
     script = f"sleep {marker} & {STUBBORN}"
-    task = asyncio.create_task(caller.sh(script, limits=Limits(grace=600), request_id=caller.face.id("two")))
+    task = asyncio.create_task(tasks.sh(script, limits=Limits(grace=600), request_id=tasks.face.id("two")))
     await appeared(marker)
     task.cancel()
 
     async def stopping() -> bool:
-        runs = (await caller.face.sup.list(limit=1000)).runs
-        (mine,) = [one for one in runs if one.request_id == caller.face.id("two")]
+        runs = (await tasks.face.sup.list(limit=1000)).runs
+        (mine,) = [one for one in runs if one.request_id == tasks.face.id("two")]
         return mine.state is RunState.STOPPING
 
     await eventually_async(stopping, timeout=PATIENCE)
@@ -146,16 +142,13 @@ async def test_a_timeout_of_the_loop(sup: Supervisor, marker: Marker) -> None:
     gone(marker)
 
 
-async def test_input_that_fails_ends_the_program(caller: Caller, marker: Marker) -> None:
-    if caller.kind == "sync":
-        pytest.skip("its input is bytes")
-
+async def test_input_that_fails_ends_the_program(tasks: Caller, marker: Marker) -> None:
     async def broken() -> Any:
         yield b"some"
         raise OSError("the source is gone")
 
     with pytest.raises(OSError, match="the source is gone"):
-        await ended(caller.sh(f"cat; sleep {marker}", input=broken()))
+        await ended(tasks.sh(f"cat; sleep {marker}", input=broken()))
     gone(marker)
 
 

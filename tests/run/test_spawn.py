@@ -28,10 +28,8 @@ PATIENCE = 30.0
 
 
 @pytest.fixture
-def answers(caller: Caller) -> Any:
-    if caller.kind == "sync":
-        pytest.skip("for threads: tests/run/test_sync.py")
-    return caller.supervisor
+def answers(tasks: Caller) -> Any:
+    return tasks.supervisor
 
 
 async def printed(process: Process, text: bytes) -> None:

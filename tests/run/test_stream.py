@@ -32,21 +32,14 @@ PATIENCE = 30.0
 FLOOD = "import os\nwhile True: os.write(1, b'x' * 65536)"
 
 
-@pytest.fixture
-def caller_in_tasks(caller: Caller) -> Caller:
-    if caller.kind == "sync":
-        pytest.skip("for threads: tests/run/test_sync.py")
-    return caller
-
-
 def streamed(caller: Caller, argv: list[str], *, capture: bool = False, **options: Any) -> Stream:
     fields = {name: options.pop(name) for name in list(options) if name in Command.__slots__}
     return stream(Command(argv=argv, **fields), capture=capture, supervisor=caller.supervisor, **options)
 
 
-async def test_the_events_of_a_run(caller_in_tasks: Caller) -> None:
+async def test_the_events_of_a_run(tasks: Caller) -> None:
     argv = ["sh", "-c", "echo one; echo two >&2; cat; exit 4"]
-    async with streamed(caller_in_tasks, argv, capture=True, input=b"three\n") as events:
+    async with streamed(tasks, argv, capture=True, input=b"three\n") as events:
         seen = [event async for event in events]
         result = await events.wait()
     check_gapless(seen)
@@ -55,22 +48,22 @@ async def test_the_events_of_a_run(caller_in_tasks: Caller) -> None:
     assert seen[-1].kind == "run.finished"
     assert seen[-1].result == result
     assert (result.stdout, result.stderr, result.exit_code) == (b"one\nthree\n", b"two\n", 4)
-    assert seen == (await caller_in_tasks.face.sup.events(str(result.run_id), limit=1000)).events or (
-        caller_in_tasks.kind == "async"  # whose times have microseconds
+    assert seen == (await tasks.face.sup.events(str(result.run_id), limit=1000)).events or (
+        tasks.kind == "async"  # whose times have microseconds
     )
 
 
-async def test_a_breach_is_the_last_event(caller_in_tasks: Caller) -> None:
-    async with streamed(caller_in_tasks, ["yes"], max_stdout_bytes=100_000) as events:
+async def test_a_breach_is_the_last_event(tasks: Caller) -> None:
+    async with streamed(tasks, ["yes"], max_stdout_bytes=100_000) as events:
         last = [event async for event in events][-1]
     assert last.result is not None
     assert last.result.reason is OutcomeKind.STDOUT_LIMIT_EXCEEDED
     assert last.result.stdout == b""  # it was not to be captured
 
 
-async def test_leaving_early_leaves_nothing(caller_in_tasks: Caller, marker: Marker) -> None:
+async def test_leaving_early_leaves_nothing(tasks: Caller, marker: Marker) -> None:
     argv = ["sh", "-c", f"setsid sleep {marker} & echo up; sleep {marker}"]
-    async with streamed(caller_in_tasks, argv) as events:
+    async with streamed(tasks, argv) as events:
         async for event in events:
             if event.data:
                 break
@@ -79,9 +72,9 @@ async def test_leaving_early_leaves_nothing(caller_in_tasks: Caller, marker: Mar
     assert (await events.wait()).reason is OutcomeKind.CANCELLED
 
 
-async def test_an_error_in_the_body_is_the_callers(caller_in_tasks: Caller, marker: Marker) -> None:
+async def test_an_error_in_the_body_is_the_callers(tasks: Caller, marker: Marker) -> None:
     async def failing() -> None:
-        async with streamed(caller_in_tasks, ["sleep", str(marker)]):
+        async with streamed(tasks, ["sleep", str(marker)]):
             await eventually_async(lambda: marker.alive(), timeout=PATIENCE)
             raise ZeroDivisionError
 
@@ -90,17 +83,17 @@ async def test_an_error_in_the_body_is_the_callers(caller_in_tasks: Caller, mark
     gone(marker)
 
 
-async def test_a_reader_that_is_slow_holds_the_program_back(caller_in_tasks: Caller) -> None:
+async def test_a_reader_that_is_slow_holds_the_program_back(tasks: Caller) -> None:
     window = 128 * 1024
     argv = [sys.executable, "-I", "-S", "-c", FLOOD]
-    async with streamed(caller_in_tasks, argv, window=window) as events:
+    async with streamed(tasks, argv, window=window) as events:
         taken = 0
         iteration = aiter(events)
         async for event in iteration:
             taken += len(event.data)
             if taken > 3 * window:
                 break
-        log = await standstill(caller_in_tasks, str(events.run_id))
+        log = await standstill(tasks, str(events.run_id))
         assert log <= taken + window
         async for event in iteration:  # it goes on where it was
             taken += len(event.data)
@@ -124,11 +117,11 @@ async def standstill(caller: Caller, run_id: str) -> int:
         await asyncio.sleep(0.2)
 
 
-async def test_a_deadline_holds_while_it_is_held_back(caller_in_tasks: Caller) -> None:
+async def test_a_deadline_holds_while_it_is_held_back(tasks: Caller) -> None:
     argv = [sys.executable, "-I", "-S", "-c", FLOOD]
-    async with streamed(caller_in_tasks, argv, window=4096, timeout=0.5) as events:
+    async with streamed(tasks, argv, window=4096, timeout=0.5) as events:
         run_id = str(events.run_id)
-        seen = await caller_in_tasks.face.sup.wait(run_id, timeout=PATIENCE)  # nobody takes anything
+        seen = await tasks.face.sup.wait(run_id, timeout=PATIENCE)  # nobody takes anything
         assert seen.outcome is not None
         assert seen.outcome.kind is OutcomeKind.TIMED_OUT
         assert (await events.wait()).reason is OutcomeKind.TIMED_OUT
@@ -191,9 +184,9 @@ async def test_a_program_that_cannot_be_started(sup: Supervisor) -> None:
         await unentered.wait()
 
 
-async def test_lines(caller_in_tasks: Caller) -> None:
+async def test_lines(tasks: Caller) -> None:
     argv = ["sh", "-c", "printf 'one\\n\\ntwo\\r\\nthree'; echo err >&2"]
-    async with streamed(caller_in_tasks, argv) as events:
+    async with streamed(tasks, argv) as events:
         found = [line async for line in events.lines()]
     out = [line for line in found if line.stream == "stdout"]
     assert [line.text for line in out] == ["one", "", "two", "three"]

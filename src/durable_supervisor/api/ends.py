@@ -6,12 +6,15 @@ import errno
 from dataclasses import replace
 from typing import Final
 
+from ..model.arguments import MAX_PAGE
 from ..model.command import Command
 from ..model.enforcement import refused
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.events import Kind
 from ..model.result import RunResult, tail_text
+from ..model.states import OPEN_STATES
 from ..model.view import RunView
+from ..supervisor.observer import Observer
 from .asked import not_on_path
 from .verbs import Verbs
 
@@ -38,6 +41,16 @@ async def _kept(verbs: Verbs, run_id: str) -> dict[str, bytes]:
         if page.end or page.next_after == after:
             return {stream: b"".join(pieces) for stream, pieces in kept.items()}
         after = page.next_after
+
+
+async def find_open(state_dir: str, request_id: str) -> str | None:
+    """The id of the run that this request has become, if it goes on, from the files alone."""
+    try:
+        async with Observer.open(state_dir) as observer:
+            runs = (await observer.list(limit=MAX_PAGE, states=OPEN_STATES)).runs
+    except SupervisorError:
+        return None
+    return next((one.id for one in runs if one.request_id == request_id), None)
 
 
 async def why_not_started(verbs: Verbs, seen: RunView, command: Command) -> SupervisorError:

@@ -16,7 +16,7 @@ from ..model.view import RunView
 from ..supervisor.logs import logger
 from ..supervisor.observer import Observer
 from .asked import Asked, Input
-from .ends import STOPPED, not_over, outcome_unknown, silent, why_not_started, with_output
+from .ends import STOPPED, find_open, not_over, outcome_unknown, silent, why_not_started, with_output
 from .feed import feed, released
 from .verbs import Verbs
 
@@ -28,6 +28,7 @@ _NOBODY: Final = (
     ErrorCode.SHUTTING_DOWN,
     ErrorCode.SUBMISSION_INDETERMINATE,
 )
+_LOOK_AGAIN: Final = (0.05, 0.1, 0.3, 1.0, 3.0)  # seconds
 _ANSWER_SECONDS: Final = 20.0  # beyond deadline and grace: kill rounds, drain and a loaded machine
 
 
@@ -48,6 +49,7 @@ class Held:
         self._starting: asyncio.Task[Run] | None = None
         self._resulting: asyncio.Task[RunResult] | None = None
         self._grace: float | None = None  # for the next stop; None: the run's own
+        self._deserted = False  # whoever answered does so no more
         self._fault: BaseException | None = None  # of what was to be fed to it
         self._helpers: set[asyncio.Task[Any]] = set()
         self._forget: Callable[[], None] = lambda: None
@@ -110,6 +112,7 @@ class Held:
         except SupervisorError as error:
             if error.code not in _NOBODY:
                 raise
+        self._deserted = True
         async with Observer.open(self.verbs.state_dir) as observer:
             return await observer.stop(run_id, grace=grace)
 
@@ -200,21 +203,37 @@ class Held:
     async def _end_of_lost(self, run_id: str) -> RunView:
         """Its worker was killed, say: nobody else ends what may be left of it."""
         seen = await self.verbs.inspect(run_id)
-        if seen.receipt is None and seen.state is RunState.QUARANTINED and self.asked.scoped:
-            with suppress(SupervisorError):
+        for pause in _LOOK_AGAIN if self.asked.scoped else ():
+            if seen.receipt is not None or seen.state is RunState.NOT_STARTED:
+                break
+            try:
                 seen = await self.verbs.resolve(run_id, "kill", note="the call that it was for has ended")
+                break
+            except SupervisorError as error:
+                if error.code is not ErrorCode.NOT_RESOLVABLE:
+                    break
+            await asyncio.sleep(pause)  # its owner is still looking at it, or has just found out more
+            seen = await self.verbs.inspect(run_id)
         if seen.receipt is None and seen.state is not RunState.NOT_STARTED:
             self.over = True
             raise await outcome_unknown(self.verbs, seen)
         return seen  # late evidence; or a tree that could not be ended, and is named in the receipt
 
     async def _end_now(self) -> None:
-        if self._starting is not None:
-            await asyncio.wait([self._starting])  # a start is never left half way
-            if not self._starting.cancelled() and self._starting.exception() is None:
-                self.run_id = self._starting.result().id
-                await self._end_started(self.run_id)
+        self.run_id = await self._started()
+        if self.run_id is not None:
+            await self._end_started(self.run_id)
         self.over = True
+
+    async def _started(self) -> str | None:
+        """The run's id, if there is one.  A start is never left half way."""
+        if self._starting is None:
+            return None
+        await asyncio.wait([self._starting])
+        error = None if self._starting.cancelled() else self._starting.exception()
+        if isinstance(error, SupervisorError) and error.code is ErrorCode.SUBMISSION_INDETERMINATE:
+            return await find_open(self.verbs.state_dir, self.asked.request_id)
+        return None if self._starting.cancelled() or error is not None else self._starting.result().id
 
     async def _end_started(self, run_id: str) -> None:
         try:
@@ -225,7 +244,8 @@ class Held:
                     "run_not_ended", run_id=run_id, error=error.code.value, message=error.message
                 )
                 return
-        await asyncio.wait([self._find_out(run_id)])
+        if not self._deserted:
+            await asyncio.wait([self._find_out(run_id)])
 
     # What may end it.
 
