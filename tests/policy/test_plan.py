@@ -10,6 +10,7 @@ import pytest
 
 from durable_supervisor import ErrorCode, Grant, Limits, Policy, SupervisorError
 from durable_supervisor.model.enforcement import AXES
+from durable_supervisor.sandbox.child import MEMORY
 from durable_supervisor.sandbox.facts import Facts
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.sandbox.probe import PROBES
@@ -246,6 +247,18 @@ def test_any_policy_drops_privileges_and_refuses_new_ones() -> None:
     assert plan.axes["privileges"]["applied"] == "full"
     assert planned(replace(ABLE, seccomp=False), Policy()).axes["privileges"]["applied"] == "partial"
     assert planned(replace(ABLE, privileges=False), Policy()).axes["privileges"]["applied"] == "none"
+
+
+def test_without_landlock_it_is_kept_from_the_memory_of_others_by_a_user_namespace() -> None:
+    old = replace(ABLE, landlock=0)
+    plan = planned(old, Policy())
+    assert (plan.axes["privileges"]["applied"], plan.namespaces["user"]) == ("full", True)
+    assert not planned(ABLE, Policy()).namespaces["user"]
+    plan = planned(replace(old, namespaces=NONE), Policy(network="none"))
+    for axis in ("privileges", "network"):
+        assert (plan.axes[axis]["applied"], plan.axes[axis]["reason"]) == ("partial", MEMORY)
+    plan = planned(replace(old, namespaces=NONE), Policy(network="none"), 0)
+    assert plan.axes["network"]["applied"] == plan.axes["privileges"]["applied"] == "full"
 
 
 SETTINGS = [

@@ -17,6 +17,7 @@ Changes = dict[str, dict[str, object]]
 RLIMIT = "rlimit"
 METADATA = "modes, owners and times of files can be changed outside the grants"
 TRUNCATION = "files that can be read can be truncated"
+MEMORY = "the memory of other processes of the user can be written: this kernel has no Landlock"
 SETTINGS = "root may write the kernel's settings, such as what it executes when a program crashes"
 
 
@@ -43,20 +44,22 @@ class _Steps:
         network = self.plan.network
         loopback = network is not None and network["mode"] == "loopback"
         refused = namespaces.enter(self.plan.namespaces, loopback=loopback)
+        if "user" in refused and self.plan.privileges and not self.plan.landlock_scope:
+            self._privileges_in_part(f"{MEMORY}; {refused['user']}")
         if "net" in refused:
             self._without_network(refused["net"])
         if "mount" in refused:
             self._without_mounts(refused["mount"])
+
+    def _privileges_in_part(self, reason: str) -> None:
+        self.give_up("privileges", {"applied": PARTIAL, "mechanism": "no_new_privs", "reason": reason})
 
     def _without_mounts(self, reason: str) -> None:
         for axis, report in self.plan.axes.items():
             if str(report.get("mechanism")).startswith("cgroup"):
                 self.give_up(axis, failed(f"the program could leave its cgroup: {reason}"))
         if self.plan.privileges and os.geteuid() == 0:
-            self.give_up(
-                "privileges",
-                {"applied": PARTIAL, "mechanism": "no_new_privs", "reason": f"{SETTINGS}: {reason}"},
-            )
+            self._privileges_in_part(f"{SETTINGS}: {reason}")
         if self.plan.files is not None and self.plan.files.mounts:
             self._metadata_is_open(self.plan.files, reason)
 

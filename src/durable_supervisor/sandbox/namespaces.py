@@ -42,7 +42,7 @@ _A_SETTING = "/proc/sys/kernel/core_pattern"
 
 
 def enter(wanted: dict[str, bool], *, loopback: bool = False) -> dict[str, str]:
-    """Make those of ``user``, ``net`` and ``mount`` that are wanted; what failed of the last two, and why.
+    """Make those of ``user``, ``net`` and ``mount`` that are wanted; which of them failed, and why.
 
     ``loopback``: the new network has 127.0.0.1 and ::1, that nobody else is on; without it there is
     nothing at all.  The caller is a single-threaded process that goes on to be the program.
@@ -54,7 +54,7 @@ def enter(wanted: dict[str, bool], *, loopback: bool = False) -> dict[str, str]:
             _unshare(_CLONE_NEWUSER)
         except OSError as error:
             reason = f"no user namespace: {error.strerror}"
-            return {name: reason for name in ("net", "mount") if wanted[name]}
+            return {name: reason for name in wanted if wanted[name]}
         _same_ids(uid, gid)
     failed: dict[str, str] = {}
     if wanted["net"]:
