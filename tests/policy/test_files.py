@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 
 from durable_supervisor import Command, Grant, Limits, Policy, Supervisor, Terminal
 from durable_supervisor.model.policy import Access, FilesBackend
-from durable_supervisor.sandbox import bubblewrap, landlock
+from durable_supervisor.sandbox import bubblewrap, landlock, paths
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.supervisor.confinement import Asked, confinement
 from durable_supervisor.supervisor.confining_files import Found
@@ -78,8 +79,9 @@ def planned(policy: Policy) -> Plan:
     """As on this machine, were it not for its namespaces."""
     grants = []
     for grant in policy.filesystem or ():
-        status = os.stat(grant.path)
-        grants.append(Found(str(grant.path), Access(grant.access).value, status.st_dev, status.st_ino))
+        path, status = str(grant.path), os.stat(grant.path)
+        access = Access(grant.access).value
+        grants.append(Found(path, access, status.st_dev, status.st_ino, os.path.realpath(path)))
     machine = replace(machine_facts(), namespaces={})
     plan = confinement(Asked(policy, Limits(), grants, os.geteuid()), machine)
     assert isinstance(plan, Plan)
@@ -220,3 +222,12 @@ async def test_a_grant_that_became_something_else_refuses_the_start(state_dir: P
         view = await runs.wait(waiting)
         assert (view.state.value, view.reason) == ("not_started", "ENFORCEMENT_REFUSED")
         assert await runs.output(waiting) == b""
+
+
+async def test_the_page_lists_the_base() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "policy.md").read_text()
+    rows = {row.split("|")[1].strip(): row for row in page.splitlines() if row.startswith("| read")}
+    listed = {allowed: set(re.findall(r"`([^`]+)`", row.split("|")[2])) for allowed, row in rows.items()}
+    assert listed["read, execute"] == set(paths.EXECUTABLE)
+    assert {f"/etc/{name}" for name in listed["read, in `/etc`"]} == set(paths.READABLE)
+    assert listed["read, write"] == set(paths.DEVICES)

@@ -26,7 +26,6 @@ ABLE = Facts(
     privileges=True, seccomp=True, landlock=7, namespaces=USER, cgroups=V2, bubblewrap="/usr/bin/bwrap"
 )
 UNABLE = Facts(privileges=True)
-READING, WRITING = Found("/repo", "read", 1, 2), Found("/repo", "write", 1, 2)
 
 LIMITS: dict[str, dict[str, Any]] = {
     "memory": {"max_memory_bytes": 1 << 26},
@@ -39,7 +38,7 @@ LIMITS: dict[str, dict[str, Any]] = {
 
 def grants_of(policy: Policy | None) -> list[Found]:
     filesystem = () if policy is None else policy.filesystem or ()
-    return [Found(str(one.path), str(one.to_dict()["access"]), 1, 2) for one in filesystem]
+    return [Found(str(one.path), str(one.to_dict()["access"]), 1, 2, str(one.path)) for one in filesystem]
 
 
 def ruled(facts: Facts, policy: Policy | None, uid: int = 1000, **limits: Any) -> Plan | SupervisorError:
@@ -189,6 +188,10 @@ def test_grants_that_leave_the_groups_alone_keep_it_in_too() -> None:
     for path in ("/", "/sys", "/sys/fs/cgroup/us/other"):
         policy = Policy(filesystem=[Grant(path, "write")])
         assert planned(facts, policy, **LIMITS["memory"]).axes["memory"]["applied"] == "partial"
+    by_link = [Found("/link", "write", 1, 2, "/sys/fs/cgroup/us")]
+    ruling = confinement(Asked(writing(), Limits(**LIMITS["memory"]), by_link, 1000), facts)
+    assert isinstance(ruling, Plan)
+    assert ruling.axes["memory"]["applied"] == "partial"
 
 
 @pytest.mark.parametrize("uid", [0, 1000])

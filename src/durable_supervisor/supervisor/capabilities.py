@@ -57,7 +57,7 @@ def answers(facts: Facts, uid: int) -> list[Capability]:
 def _answer(
     facts: Facts, uid: int, axis: str, asked: str, policy: Policy, limits: dict[str, Any]
 ) -> Capability:
-    grants = [] if policy.filesystem is None else [Found(_PLACE, "write", 0, 0)]
+    grants = [] if policy.filesystem is None else [Found(_PLACE, "write", 0, 0, _PLACE)]
     plan = confinement(Asked(policy, Limits(**limits), grants, uid), facts)
     assert isinstance(plan, Plan)  # noqa: S101  nothing is required
     report: dict[str, Any] = plan.axes[axis]

@@ -18,12 +18,13 @@ _EXECUTING = ("execute", "all")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A grant, and what its path named when it was looked at."""
+    """A grant, and what its path named when it was looked at; ``real``: without symbolic links."""
 
     path: str
     access: str
     device: int
     inode: int
+    real: str
 
 
 def decide(
@@ -61,7 +62,7 @@ def choose(wanted: str, facts: Facts) -> str | None:
 def reaches(grants: Sequence[Found], path: str) -> bool:
     """May the program write there, or somewhere beneath, by one of its grants?"""
     return any(
-        one.access in _WRITING and (is_within(path, one.path) or is_within(one.path, path)) for one in grants
+        one.access in _WRITING and (is_within(path, one.real) or is_within(one.real, path)) for one in grants
     )
 
 

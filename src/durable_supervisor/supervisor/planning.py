@@ -49,9 +49,8 @@ def _really(found: list[Found]) -> dict[str, str]:
     """What is granted where, with no symbolic link in between.  Raises ``INVALID_REQUEST``."""
     real: dict[str, str] = {}
     for one in found:
-        path = os.path.realpath(one.path)
-        if real.setdefault(path, one.access) != one.access:
-            raise invalid("policy.filesystem", f"grants {path} with two accesses", "give each path once")
+        if real.setdefault(one.real, one.access) != one.access:
+            raise invalid("policy.filesystem", f"grants {one.real} with two accesses", "give each path once")
     pair = contradiction(real)
     if pair is not None:
         problem = f"grants less for {pair[1]} than for {pair[0]}, which it is really beneath"
@@ -66,4 +65,4 @@ def _look(path: str, access: str) -> Found:
         raise invalid(
             "policy.filesystem", f"grants {path}, which cannot be found: {error.strerror}"
         ) from error
-    return Found(path, access, status.st_dev, status.st_ino)
+    return Found(path, access, status.st_dev, status.st_ino, os.path.realpath(path))
