@@ -14,11 +14,13 @@ READ, EXECUTE, WRITE, ALL, DEVICE = "read", "execute", "write", "all", "device"
 
 # Programs and libraries.
 EXECUTABLE = ("/usr", "/lib", "/lib64", "/lib32", "/libx32", "/bin", "/sbin")
-# What the loader and libc read, and what it takes to find a host and trust it; nothing that is secret.
+# What the loader and libc read, and what it takes to find a host and trust it; and the one configuration
+# without which its program, git, gives up.  All of them are open to every user of a machine.
 READABLE = (
     "/etc/alternatives",
     "/etc/ca-certificates",
     "/etc/gai.conf",
+    "/etc/gitconfig",
     "/etc/group",
     "/etc/host.conf",
     "/etc/hosts",
