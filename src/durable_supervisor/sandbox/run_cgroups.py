@@ -99,12 +99,16 @@ class RunCgroups:
             return fd, select.EPOLLPRI
         return _v1_oom_events(home), select.EPOLLIN
 
-    def oom_heard(self, fd: int) -> None:
-        """What the descriptor of `oom_watch` told was heard: it tells the next."""
+    def oom_heard(self, fd: int) -> bool:
+        """What the descriptor of `oom_watch` told was heard: it tells the next.
+
+        True where that was the want alone, and a kill may follow without a word: in version 1.
+        """
         if "memory" in self._v1:
             os.read(fd, 8)
-        else:
-            os.pread(fd, _EVENTS, 0)
+            return True
+        os.pread(fd, _EVENTS, 0)
+        return False
 
     def cpu_seconds(self) -> float | None:
         """Processor time of everything that ever was in them; None where nobody counts."""

@@ -111,16 +111,15 @@ class _Watch:
             self._poller.cancel(timer)
 
     def _memory_is_short(self) -> None:
-        self._groups.oom_heard(self._fd)
-        self._looks = 0
+        self._looks = _OOM_LOOKS if self._groups.oom_heard(self._fd) else 0
         self._look_at_memory()
 
     def _look_at_memory(self) -> None:
-        """The kernel tells of the want before it has chosen and killed somebody; often it finds memory."""
+        """The kernel may tell of the want before it has chosen and killed somebody."""
         if self._groups.oom_kills():
             self._due(OUT_OF_MEMORY)
-        elif self._looks < _OOM_LOOKS:
-            self._looks += 1
+        elif self._looks:
+            self._looks -= 1
             self._poller.at(OUT_OF_MEMORY, time.monotonic() + _OOM_PAUSE, self._look_at_memory)
 
 
