@@ -38,7 +38,13 @@ def a_plan(folder: Path, *required: str) -> Plan:
     plan.namespaces = {"user": True, "net": True, "mount": True}
     plan.privileges = plan.landlock_scope = True
     plan.seccomp = {"sockets": "own_namespace", "io_uring": True, "user_namespaces": True}
-    planned = {"files": "landlock", "network": "namespace", "privileges": "no_new_privs"}
+    planned = {
+        "tree": "cgroup.kill",
+        "files": "landlock",
+        "network": "namespace",
+        "memory": "cgroup_v2",
+        "privileges": "no_new_privs",
+    }
     for axis in AXES:
         report = axis_report(True, "full", planned[axis]) if axis in planned else axis_report(None)
         plan.axes[axis] = {**report, "required": axis in required}
@@ -58,7 +64,7 @@ def test_as_planned(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("able")
 def test_without_namespaces_what_is_left_is_told(tmp_path: Path) -> None:
-    """No network is held by the filter instead; that metadata is open makes the files axis partial."""
+    """No network is held by the filter instead; open metadata and open groups make axes partial."""
     argv = ["/usr/bin/python3", "-c", NET]
     ended = carried_out(a_plan(tmp_path), argv, str(tmp_path), without=LACKING)
     assert "PermissionError" in "".join(ended.lines)
@@ -66,6 +72,9 @@ def test_without_namespaces_what_is_left_is_told(tmp_path: Path) -> None:
     assert (network["applied"], network["mechanism"]) == ("full", "seccomp")
     assert files["applied"] == "partial"
     assert "no user namespace" in files["reason"]
+    memory, tree = ended.report["memory"], ended.report["tree"]
+    assert (memory["applied"], memory["mechanism"]) == ("partial", "cgroup_v2")
+    assert (tree["applied"], tree["mechanism"]) == ("full", "cgroup.kill"), "held without namespaces"
 
 
 @pytest.mark.usefixtures("able")

@@ -15,6 +15,7 @@ from .plan import BUBBLEWRAP, LANDLOCK, Files, Plan, Refused, by, failed
 
 Changes = dict[str, dict[str, object]]
 RLIMIT = "rlimit"
+CGROUPS = ("cgroup_v1", "cgroup_v2")  # not cgroup.kill: the tree is held without it, too
 METADATA = "modes, owners and times of files can be changed outside the grants"
 TRUNCATION = "files that can be read can be truncated"
 MEMORY = "the memory of other processes of the user can be written: this kernel has no Landlock"
@@ -55,9 +56,13 @@ class _Steps:
         self.give_up("privileges", {"applied": PARTIAL, "mechanism": "no_new_privs", "reason": reason})
 
     def _without_mounts(self, reason: str) -> None:
+        from .cgroups import MAY_LEAVE
+
         for axis, report in self.plan.axes.items():
-            if str(report.get("mechanism")).startswith("cgroup"):
-                self.give_up(axis, failed(f"the program could leave its cgroup: {reason}"))
+            mechanism = report.get("mechanism")
+            if mechanism in CGROUPS:
+                why = f"{MAY_LEAVE}: {reason}"
+                self.give_up(axis, {"applied": PARTIAL, "mechanism": mechanism, "reason": why})
         if self.plan.privileges and os.geteuid() == 0:
             self._privileges_in_part(f"{SETTINGS}: {reason}")
         if self.plan.files is not None and self.plan.files.mounts:
