@@ -56,7 +56,8 @@ TimeoutStopSec=90
 #ProtectKernelTunables=yes  /proc/sys and /sys read-only; implies a mount namespace
 #ProtectSystem=full         /usr and /etc read-only; implies a mount namespace
 # Leave out in any case: PrivateTmp (another /tmp than yours), PrivateNetwork, ProtectHome,
-# ProtectControlGroups (against Delegate), MemoryDenyWriteExecute (just-in-time compilers).
+# ProtectControlGroups (against Delegate), MemoryDenyWriteExecute (just-in-time compilers),
+# RestrictNamespaces (what policies are held by: `durable-supervisor capabilities`).
 
 [Install]
 WantedBy=default.target
