@@ -82,6 +82,14 @@ async def test_closing_ends_it_and_is_idempotent(answers: Any, marker: Marker) -
     assert (await process.wait()).reason is OutcomeKind.CANCELLED
 
 
+async def test_closing_it_while_others_wait_for_its_result(sup: Supervisor, marker: Marker) -> None:
+    process = await spawn(Command(argv=["sleep", str(marker)]), capture=True, supervisor=sup)
+    waiting = [asyncio.create_task(process.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    await process.close()
+    assert {one.reason for one in await asyncio.gather(*waiting)} == {OutcomeKind.CANCELLED}
+
+
 async def test_closing_one_that_has_ended_changes_nothing(sup: Supervisor) -> None:
     process = await spawn(Command(argv=["sh", "-c", "exit 5"]), supervisor=sup)
     await sup.wait(str(process.run_id), timeout=PATIENCE)

@@ -102,6 +102,17 @@ def not_over(run_id: str, timeout: float) -> SupervisorError:
     )
 
 
+def given_up(run_id: str) -> SupervisorError:
+    """``SUPERVISOR_CLOSED``: another task has closed the call, and could not see its run end."""
+    return SupervisorError(
+        ErrorCode.SUPERVISOR_CLOSED,
+        f"the call of run {run_id} was closed while its result was waited for",
+        phase=Phase.RUN,
+        hint=f"`durable-supervisor inspect {run_id}` shows what became of it",
+        details={"run_id": run_id},
+    )
+
+
 def silent(seen: RunView) -> SupervisorError:
     """The same for a run whose worker should have ended it long ago, and neither did nor died."""
     evidence: dict[str, object] = {"reason": "worker_silent", "worker": seen.worker, "may_be_alive": True}

@@ -16,7 +16,16 @@ from ..model.view import RunView
 from ..supervisor.logs import logger
 from ..supervisor.observer import Observer
 from .asked import Asked, Input
-from .ends import STOPPED, find_open, not_over, outcome_unknown, silent, why_not_started, with_output
+from .ends import (
+    STOPPED,
+    find_open,
+    given_up,
+    not_over,
+    outcome_unknown,
+    silent,
+    why_not_started,
+    with_output,
+)
 from .feed import feed, released
 from .verbs import Verbs
 
@@ -102,6 +111,8 @@ class Held:
         await asyncio.wait([resulting], timeout=timeout)
         if not resulting.done():
             raise not_over(self.run_id, timeout or 0.0)
+        if resulting.cancelled():
+            raise given_up(self.run_id)
         return resulting.result()
 
     async def stop(self, grace: float | None = None) -> StopReceipt:
@@ -165,7 +176,12 @@ class Held:
 
     async def _result(self, run_id: str) -> RunResult:
         seen = await self._end(run_id)
-        self.over = True
+        try:
+            return await self._told(seen)
+        finally:
+            self.over = True  # not before: who closes it meanwhile lets this come to its end
+
+    async def _told(self, seen: RunView) -> RunResult:
         if self._fault is not None:
             raise self._fault
         if seen.state is RunState.NOT_STARTED:
