@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from ..model.answers import Run, StopReceipt
 from ..model.command import check_timeout
-from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.errors import ErrorCode, Phase, SupervisorError, run_collected
 from ..model.result import RunResult, never_started
 from ..model.states import RunState
 from ..model.view import RunView
@@ -188,6 +188,8 @@ class Held:
             if seen.reason == STOPPED:
                 return never_started(seen.id)
             raise await why_not_started(self.verbs, seen, self.asked.command)
+        if seen.collected_ns is not None:  # a late repeat: what it printed is gone
+            raise run_collected(seen.id, seen.state.value, seen.outcome.to_dict() if seen.outcome else None)
         result = RunResult.from_receipt(seen.receipt or {}, run_id=seen.id)
         return await with_output(self.verbs, result) if self._capture else result
 

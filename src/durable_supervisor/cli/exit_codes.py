@@ -25,15 +25,16 @@ TERMINATED: Final = 143  # 128 + SIGTERM
 SIGNAL_BASE: Final = 128
 
 HELP: Final = (
-    "Exit codes: 0 ok; 1 anything else; 2 usage; 3 no such run; 4 conflict; 5 refused; 6 outcome unknown or"
-    " quarantined. 'run' and 'wait' give the program's own code, 128+signal where a signal ended it, and"
-    " 124 for a timeout."
+    "Exit codes: 0 ok; 1 anything else; 2 usage; 3 no such run, or its log is collected; 4 conflict;"
+    " 5 refused; 6 outcome unknown or quarantined. 'run' and 'wait' give the program's own code, 128+signal"
+    " where a signal ended it, and 124 for a timeout."
 )
 
 BY_CODE: Final[dict[ErrorCode, int]] = {
     ErrorCode.INVALID_REQUEST: USAGE,
     ErrorCode.AMBIGUOUS_RUN: USAGE,
     ErrorCode.UNKNOWN_RUN: NO_SUCH_RUN,
+    ErrorCode.RUN_COLLECTED: NO_SUCH_RUN,
     ErrorCode.IDEMPOTENCY_CONFLICT: CONFLICT,
     ErrorCode.OUTCOME_UNKNOWN: OUTCOME_UNKNOWN,
     ErrorCode.WAIT_TIMEOUT: TIMEOUT,

@@ -63,8 +63,9 @@ def export(
 def _export(shared: Settings, run: str, output: str, *, report: bool, force: bool) -> int:
     from durable_supervisor.bundle.export import export as write_bundle
 
-    with _source(shared, run) as source, NewFile(output, force=force) as file:
-        manifest = write_bundle(source, file.write, report=report, tell=_progress(source))
+    with NewFile(output, force=force) as file:
+        with _source(shared, run) as source:
+            manifest = write_bundle(source, file.write, report=report, tell=_progress(source))
         file.keep()
     if manifest.open:
         out.note(f"the run was {manifest.state}: the bundle has what there was up to event {manifest.head}")
@@ -90,15 +91,15 @@ def _source(shared: Settings, run: str) -> Iterator[Source]:
 def _held(reading: Reading, run: str) -> Iterator[Source]:
     """The run and its log as of one state: looked at before the log is taken, and after."""
     from durable_supervisor.bundle.export import Source
-    from durable_supervisor.bundle.snapshot import Snapshot
 
     for _ in range(_MOST_LOOKS):
         row = reading.row(run)
         view = reading.inspect(row.run_id, live=True)
-        with Snapshot(reading.paths(row), view.attempt) as log:
+        with reading.snapshot(row) as log:
             after = reading.inspect(row.run_id)
-            if (after.state, after.attempt) == (view.state, view.attempt):
+            if (after.state, after.attempt) == (view.state, row.attempt):
                 yield Source(view, reading.history(row), reading.paths(row), log)
+                reading.check_kept(row)  # its events are read again, by name
                 return
     raise invalid("run", "changes its state faster than it can be copied", "try again")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ..model.states import RunState
 from . import meta, runs
+from .recover import Conflict, Rebuilt, RecoveredRun, rebuild
 from .rows import Document, RunRow, encode, run_row
 from .tombstones import Tombstone
 
@@ -127,3 +128,28 @@ def collected_runs(
     """What ``collected.log`` should hold of the runs with a greater serial, oldest first."""
     rows = [run_row(row) for row in conn.execute(SQL_COLLECTED, (after_serial, limit))]
     return [Tombstone.of(conn, row, directory_id, row.collected_ns or 0) for row in rows]
+
+
+def rebuild_collected(
+    conn: sqlite3.Connection,
+    logs: Iterable[RecoveredRun],
+    stones: Sequence[Tombstone],
+    mark: str | None,
+    now_ns: int,
+) -> Rebuilt:
+    """As `recover.rebuild`, of runs with a log and of collected ones; idempotent.
+
+    Of one that has both, the log may be half gone: its tombstone alone counts.
+    """
+    newest = {stone.run.run_id: stone for stone in stones}
+    whole = [run for run in logs if run.run_id not in newest]
+    report = rebuild(conn, [*whole, *(stone.run for stone in newest.values())], now_ns)
+    told = {one.run_id for one in report.conflicts}
+    explained = []
+    for stone in newest.values():
+        if stone.explains(runs.get(conn, stone.run.run_id)):
+            explained.append(stone)
+        elif stone.run.run_id not in told:
+            report.conflicts.append(Conflict(stone.run.run_id, "settled"))
+    collect(conn, explained, mark)
+    return report

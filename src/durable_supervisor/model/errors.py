@@ -15,6 +15,7 @@ class ErrorCode(str, Enum):
     INVALID_REQUEST = "INVALID_REQUEST"
     IDEMPOTENCY_CONFLICT = "IDEMPOTENCY_CONFLICT"
     UNKNOWN_RUN = "UNKNOWN_RUN"
+    RUN_COLLECTED = "RUN_COLLECTED"
     AMBIGUOUS_RUN = "AMBIGUOUS_RUN"
     NOT_STARTED = "NOT_STARTED"
     OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
@@ -166,4 +167,15 @@ def unknown_run(run_id: str) -> SupervisorError:
         phase=Phase.READ,
         hint="`durable-supervisor list` shows the runs of this state directory",
         details={"run_id": run_id[:64]},
+    )
+
+
+def run_collected(run_id: str, state: str, outcome: dict[str, object] | None) -> SupervisorError:
+    """``RUN_COLLECTED``, with what is still known of the run."""
+    return SupervisorError(
+        ErrorCode.RUN_COLLECTED,
+        f"the log of run {run_id} was collected; how it ended is still known",
+        phase=Phase.READ,
+        hint=f"`durable-supervisor inspect {run_id}` shows what is left of it",
+        details={"run_id": run_id, "state": state, "outcome": outcome},
     )

@@ -57,6 +57,7 @@ class RunView:
     policy: dict[str, object] | None = None
     lifetime: str | None = None
     enforcement: dict[str, object] | None = None
+    collected_ns: int | None = None
 
     @property
     def run_id(self) -> str:
@@ -98,6 +99,7 @@ class RunView:
             "nested_in": self.nested_in,
             "survives_unit_restart": self.survives_unit_restart,
             "serial": self.serial,
+            "collected_at": None if self.collected_ns is None else iso_time(self.collected_ns),
         }
 
     @classmethod
@@ -105,6 +107,7 @@ class RunView:
         """From an inspect document; times have its microseconds.  Raises KeyError, TypeError, ValueError."""
         names = {field.name for field in fields(cls)} & set(form)
         told = {name: form[name] for name in names}
+        collected = form.get("collected_at")
         return cls(
             **{
                 **told,
@@ -113,6 +116,7 @@ class RunView:
                 "argv": tuple(form["argv"]),
                 "created_ns": wall_ns(form["created_at"]),
                 "updated_ns": wall_ns(form["updated_at"]),
+                "collected_ns": None if collected is None else wall_ns(collected),
                 "outcome": None if form["outcome"] is None else Outcome.from_dict(form["outcome"]),
             }
         )

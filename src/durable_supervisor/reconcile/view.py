@@ -28,7 +28,7 @@ def view(row: RunRow, place: Place, *, check_log: bool = False) -> RunView:
     if row.state in JUDGED_STATES:
         seen = observe(row, place)
         return _overlaid(plain, seen, decide(seen))
-    if not check_log:
+    if not check_log or row.collected:
         return plain
     seen = look(row, place)
     found = health(seen)
@@ -64,6 +64,7 @@ def of_row(row: RunRow) -> RunView:
         nested_in=row.nested_in,
         survives_unit_restart=row.survives_unit_restart,
         serial=row.serial,
+        collected_ns=row.collected_ns,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..process.failpoints import failpoint
+from .files import fsync_dir
 from .paths import LOG_SUFFIX, RunPaths
 
 _BLOCK = 512  # bytes, whatever the file system's own blocks are (stat(2))
@@ -40,9 +41,18 @@ def remove_run(paths: RunPaths, attempts: int) -> None:
     _unlink(paths.socket)
 
 
-def remove_shard(paths: RunPaths) -> None:
-    """Take the directory of these runs away too, if it is empty.  Not for the one that new runs come into."""
-    _remove_folder(paths.dir)
+def settle_shard(paths: RunPaths, *, keep: bool) -> None:
+    """Make it durable that files of this directory are gone; with ``keep=False`` it goes too, if it is empty.
+
+    Else a power loss would bring back files that nobody looks for any more.  ``keep`` the one that
+    new runs come into.
+    """
+    try:
+        fsync_dir(paths.dir)
+    except FileNotFoundError:
+        return
+    if not keep:
+        _remove_folder(paths.dir)
 
 
 @contextmanager

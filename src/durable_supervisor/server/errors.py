@@ -13,6 +13,7 @@ STATUS: dict[ErrorCode, int] = {
     ErrorCode.INVALID_REQUEST: 400,
     ErrorCode.IDEMPOTENCY_CONFLICT: 409,
     ErrorCode.UNKNOWN_RUN: 404,
+    ErrorCode.RUN_COLLECTED: 410,
     ErrorCode.AMBIGUOUS_RUN: 409,
     ErrorCode.NOT_STARTED: 409,
     ErrorCode.OUTCOME_UNKNOWN: 409,

@@ -26,7 +26,8 @@ from ..runlog.paths import RunPaths, shard_of
 from ..runlog.reader import LogReader
 from .admission import Place, Prepared
 from .hosting import short_of
-from .opening import RECOVER_HINT, Identity, judge_stranger
+from .opening import Identity, judge_stranger
+from .refusals import RECOVER_HINT
 from .slots import Slots
 from .state_dir import StateDir, check_space, no_space, unusable
 

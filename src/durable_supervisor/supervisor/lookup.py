@@ -117,9 +117,12 @@ class Lookup:
         states: Collection[RunState] | None,
         label: tuple[str, str] | None,
         owner: str | None = None,
+        collected: bool = False,
     ) -> ListPage:
         return await self._read(
-            lambda: self._reading.list(limit=limit, before=before, states=states, label=label, owner=owner)
+            lambda: self._reading.list(
+                limit=limit, before=before, states=states, label=label, owner=owner, collected=collected
+            )
         )
 
     async def page(
@@ -134,10 +137,8 @@ class Lookup:
         return await self._read(lambda: self._reading.history(row))
 
     async def snapshot(self, row: RunRow) -> Snapshot:
-        """The run's files, held open.  Close it."""
-        from ..bundle.snapshot import Snapshot  # for an audit alone
-
-        return await self._read(lambda: Snapshot(self.paths(row), row.attempt))
+        """The run's files, held open.  Close it.  Raises ``RUN_COLLECTED``."""
+        return await self._read(lambda: self._reading.snapshot(row))
 
     def paths(self, row: RunRow) -> RunPaths:
         return self._reading.paths(row)

@@ -94,9 +94,15 @@ class Observer:
         states: Collection[RunState] | None = None,
         label: tuple[str, str] | None = None,
         owner: str | None = None,
+        collected: bool = False,
     ) -> ListPage:
-        """Runs, newest first, by keyset: pass ``next_before`` of a page as ``before`` of the next."""
-        return await self._lookup.list(limit=limit, before=before, states=states, label=label, owner=owner)
+        """Runs, newest first, by keyset: pass ``next_before`` of a page as ``before`` of the next.
+
+        ``collected``: with those whose logs are gone.
+        """
+        return await self._lookup.list(
+            limit=limit, before=before, states=states, label=label, owner=owner, collected=collected
+        )
 
     async def find(self, run: str, *, owner: str | None = None) -> str:
         """The full id of a run; with ``owner``, another's run is an ``UNKNOWN_RUN``."""
@@ -113,7 +119,8 @@ class Observer:
     ) -> Page:
         """Events with ``seq > after``, in order.  Filters do not renumber.
 
-        Raises ``CURSOR_AHEAD`` when ``after`` is beyond the newest event.
+        Raises ``CURSOR_AHEAD`` when ``after`` is beyond the newest event, ``RUN_COLLECTED`` where its log
+        is gone, as all verbs that read it.
         """
         wanted = kinds_of(kinds)
         row = await self._lookup.row(run)

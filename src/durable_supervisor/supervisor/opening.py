@@ -14,14 +14,16 @@ from ..model.ids import new_id
 from ..process.failpoints import failpoint
 from ..process.locks import LockState, probe_lock
 from ..process.shortage import is_shortage
-from ..runlog.files import fsync_dir
+from ..runlog.collected import CollectedLog
+from ..runlog.files import NotRegularError, fsync_dir
 from ..runlog.paths import SHARD_RUNS, RunPaths, has_runs, list_runs, list_shards, shard_of
 from ..runlog.reader import LogReader
 from .admission import key_id
+from .collected import compare_with_tombstones
+from .gc import typed
 from .hosting import short_of
+from .refusals import RECOVER_HINT, needs_recovery
 from .state_dir import StateDir, load_key, unusable
-
-RECOVER_HINT = "run `durable-supervisor recover`: it rebuilds the journal from the run logs"
 
 
 class Identity:
@@ -49,11 +51,11 @@ async def open_journal(place: StateDir) -> tuple[Journal, Identity]:
 
 async def _open_journal(place: StateDir) -> tuple[Journal, Identity]:
     fsync_dir(place.runs)  # a shard that an owner made just before it was killed
-    fresh = not has_logs(place)
+    fresh = not has_logs(place) and CollectedLog(place.runs).is_at(None)
     if not fresh and _is_empty(place.journal):
-        raise _needs_recovery(
+        raise needs_recovery(
             ErrorCode.JOURNAL_MISSING,
-            "the journal is missing, but there are run logs: starting could run a request twice",
+            "the journal is missing, but there are, or were, run logs: starting could run a request twice",
         )
     journal = await Journal.open(place.journal, create=fresh)
     try:
@@ -77,6 +79,8 @@ def refusing_unreadable(place: StateDir) -> Iterator[None]:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.EIO):
             raise
         raise unusable(os.fsdecode(error.filename or place.runs), error) from error
+    except NotRegularError as error:
+        raise typed(error, place.runs) from error
 
 
 async def _identify(place: StateDir, journal: Journal) -> Identity:
@@ -89,6 +93,7 @@ async def _identify(place: StateDir, journal: Journal) -> Identity:
         await journal.write(lambda conn: meta.adopt(conn, identity.directory_id, identity.key_id))
     failpoint("open.adopted")
     await _compare_with_logs(place, journal, identity)
+    await compare_with_tombstones(place, journal, identity.directory_id)
     return identity
 
 
@@ -111,13 +116,13 @@ def judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> None:
     lock = probe_lock(paths.log(attempt))
     header = evidence.header
     if header is not None and header.directory_id != identity.directory_id:
-        raise _needs_recovery(
+        raise needs_recovery(
             ErrorCode.JOURNAL_MISMATCH, "the journal belongs to another state directory than the run logs"
         )
     if evidence.has_records or lock is LockState.HELD:
         if header is None:
             raise _nobodys(paths, attempt)
-        raise _needs_recovery(
+        raise needs_recovery(
             ErrorCode.JOURNAL_BEHIND,
             f"the journal is older than its logs: it does not know run {paths.run_id}, attempt {attempt}",
         )
@@ -169,7 +174,3 @@ def _nobodys(paths: RunPaths, attempt: int) -> SupervisorError:
         "you alone can say whether its request may run again",
         details={"run_id": paths.run_id, "log": paths.log(attempt)},
     )
-
-
-def _needs_recovery(code: ErrorCode, message: str) -> SupervisorError:
-    return SupervisorError(code, message, phase=Phase.OPEN, hint=RECOVER_HINT)

@@ -14,7 +14,7 @@ from ..journal.reader import JournalReader
 from ..journal.rows import RunRow
 from ..model.answers import FeedEntry, ListPage
 from ..model.arguments import label_of, page_limit, position, states_of
-from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
+from ..model.errors import ErrorCode, Phase, SupervisorError, invalid, run_collected
 from ..model.ids import RUN_ID_LENGTH
 from ..model.page import Page
 from ..model.states import OPEN_STATES, RunState
@@ -28,6 +28,7 @@ from .live import with_live_figures
 from .state_dir import StateDir
 
 if TYPE_CHECKING:
+    from ..bundle.snapshot import Snapshot
     from ..journal.history import History
 
 T = TypeVar("T")
@@ -87,6 +88,9 @@ class Reading:
         """The run as it is now; ``live`` adds figures of its running tree, and its log's health."""
         row = self.row(run)
         seen = view(row, self.evidence_place(row), check_log=live)
+        if not row.collected and not self._log_is_there(row):  # collected since its row was read?
+            row = self.row(run)
+            seen = view(row, self.evidence_place(row), check_log=live)
         return with_live_figures(seen) if live and seen.state in OPEN_STATES else seen
 
     def list(
@@ -97,6 +101,7 @@ class Reading:
         states: Collection[RunState] | None,
         label: tuple[str, str] | None,
         owner: str | None = None,
+        collected: bool = False,
     ) -> ListPage:
         """One page, newest first.  ``states`` are those of the journal; each run is shown as it is now."""
         limit = page_limit(limit)
@@ -104,7 +109,13 @@ class Reading:
         wanted, label = states_of(states), label_of(label)
         rows = self._read(
             lambda conn: listing.list_runs(
-                conn, before_serial=before, limit=limit + 1, states=wanted, label=label, owner=owner
+                conn,
+                before_serial=before,
+                limit=limit + 1,
+                states=wanted,
+                label=label,
+                owner=owner,
+                collected=collected,
             )
         )
         place = self.evidence_place()
@@ -112,10 +123,39 @@ class Reading:
         return ListPage(views, rows[limit - 1].serial if len(rows) > limit else None)
 
     def page(self, row: RunRow, after: int, limit: int, kinds: frozenset[str] | None, output: bool) -> Page:
-        """One page of a run's events."""
+        """One page of a run's events.  Raises ``RUN_COLLECTED``, also where that happens meanwhile."""
         reader, lock = self._reader(row)
-        with lock:
-            return reader.page(position("after", after), page_limit(limit), kinds=kinds, output=output)
+        try:
+            with lock:
+                return reader.page(position("after", after), page_limit(limit), kinds=kinds, output=output)
+        finally:
+            self.check_kept(row)
+
+    def check_kept(self, row: RunRow) -> None:
+        """Raises ``RUN_COLLECTED`` if the log that was just read may have been going meanwhile.
+
+        Its first segment goes first, and after the journal says so: while that is there, all is.
+        """
+        if not row.collected and self._log_is_there(row):
+            return
+        now = self._read(lambda conn: runs.get(conn, row.run_id))
+        if now is not None and now.collected:
+            raise run_collected(now.run_id, now.state.value, now.outcome)
+
+    def _log_is_there(self, row: RunRow) -> bool:
+        return os.path.lexists(self.paths(row).log(row.attempt))
+
+    def snapshot(self, row: RunRow) -> Snapshot:
+        """The run's files, held open.  Close it.  Raises ``RUN_COLLECTED``."""
+        from ..bundle.snapshot import Snapshot  # for an audit or an export alone
+
+        log = Snapshot(self.paths(row), row.attempt)
+        try:
+            self.check_kept(row)
+        except BaseException:
+            log.close()
+            raise
+        return log
 
     def feed(self, after: int, limit: int, owner: str | None = None) -> Sequence[FeedEntry]:
         """Changes of state of all runs after a position."""

@@ -12,11 +12,13 @@ from ..model.events import Kind
 from ..model.ids import RUN_ID_LENGTH
 from ..model.outcome import Outcome
 from ..model.states import RunState
+from ..runlog.collected import CollectedLog
 from ..runlog.evidence import LogEvidence
 from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths, list_attempts, list_runs, list_shards
 from ..runlog.reader import LogReader
 from ..runlog.tail import FOREIGN
+from .collected import read as read_tombstones
 
 _WORDS = {
     Kind.RUN_NOT_STARTED: RunState.NOT_STARTED,
@@ -26,7 +28,8 @@ _WORDS = {
 
 def in_memory(runs_dir: str) -> JournalReader:
     """A reader over everything that the logs tell; costs time with every run there is."""
-    return rebuilt_in_memory(scan(runs_dir, with_unaccepted=False), time.time_ns())
+    stones = [stone for _, stone in read_tombstones(CollectedLog(runs_dir)) if stone is not None]
+    return rebuilt_in_memory(scan(runs_dir, with_unaccepted=False), stones, time.time_ns())
 
 
 def scan(runs_dir: str, *, with_unaccepted: bool = False) -> Iterator[RecoveredRun]:

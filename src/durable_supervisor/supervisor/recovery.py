@@ -8,15 +8,18 @@ import time
 from contextlib import suppress
 
 from ..journal import meta
+from ..journal.collecting import rebuild_collected
 from ..journal.connection import Journal
-from ..journal.recover import Conflict, rebuild
+from ..journal.recover import Conflict
 from ..model.errors import ErrorCode, SupervisorError
 from ..model.ids import new_id
 from ..process.failpoints import failpoint
+from ..runlog.collected import CollectedLog
 from ..runlog.paths import RunPaths, list_runs, list_shards
 from ..runlog.reader import LogReader
 from . import state_dir as directory
 from .admission import key_id
+from .collected import read as read_tombstones
 from .opening import refusing_unreadable
 from .rebuild import scan, without_header
 from .state_dir import Ownership, StateDir
@@ -52,9 +55,12 @@ async def _rebuild(place: StateDir, journal: Journal) -> dict[str, object]:
     directory_id = _directory_of_logs(place) or new_id("dir", os.urandom)
     now = time.time_ns()
     found = await asyncio.to_thread(lambda: list(scan(place.runs, with_unaccepted=True)))
+    lines = await asyncio.to_thread(lambda: list(read_tombstones(CollectedLog(place.runs))))
+    whole = [(mark, stone) for mark, stone in lines if stone is not None]
+    stones, mark = [stone for _, stone in whole], whole[-1][0] if whole else None
     await journal.write(lambda conn: meta.adopt(conn, directory_id, key_id(key)))
     failpoint("recover.adopted")
-    report = await journal.write(lambda conn: rebuild(conn, found, now))
+    report = await journal.write(lambda conn: rebuild_collected(conn, found, stones, mark, now))
     failpoint("recover.rebuilt")
     told = {*report.added, *report.advanced, *report.kept, *(one.run_id for one in report.conflicts)}
     lost = await asyncio.to_thread(lambda: list(without_header(place.runs, told)))
@@ -67,6 +73,7 @@ async def _rebuild(place: StateDir, journal: Journal) -> dict[str, object]:
             {"run_id": one.run_id, "problem": one.problem, "other_run_id": one.other_run_id}
             for one in report.conflicts
         ],
+        "damaged_tombstones": len(lines) - len(whole),
     }
 
 
@@ -95,10 +102,11 @@ def _move_aside(place: StateDir) -> str | None:
 
 
 def _directory_of_logs(place: StateDir) -> str | None:
-    """The directory id that the newest readable log header carries."""
+    """The directory id that the newest readable log header carries, else the newest tombstone."""
     for shard in reversed(list_shards(place.runs)):
         for run_id, attempt in list_runs(place.runs, shard).items():
             header = LogReader(RunPaths(place.runs, shard, run_id), attempt).evidence().header
             if header is not None:
                 return header.directory_id
-    return None
+    told = [stone for _, stone in read_tombstones(CollectedLog(place.runs)) if stone is not None]
+    return told[-1].directory_id if told else None

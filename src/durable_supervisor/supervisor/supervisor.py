@@ -13,8 +13,9 @@ from ..journal.listing import all_judged
 from ..journal.rows import RunRow
 from ..model.answers import Capacity, ReconcileReport, Run, ShutdownReport, StopReceipt
 from ..model.capabilities import Capabilities
+from ..model.collecting import Criteria, GcReport
 from ..model.command import Command, Completion, Limits, check_timeout, completion_of
-from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.errors import SupervisorError
 from ..model.ids import new_id
 from ..model.platform import check_platform
 from ..model.policy import Policy
@@ -31,6 +32,7 @@ from .admission import Host, Prepared
 from .capabilities import capabilities
 from .dispatch import Dispatcher
 from .endings import Endings
+from .gc import Collector, Tell, quiet
 from .hosting import read_host
 from .leftovers import Leftovers
 from .links import WorkerLink
@@ -39,6 +41,7 @@ from .observer import Observer
 from .opening import Identity
 from .pending import Opening
 from .queue import Queue
+from .refusals import starts_nothing_more
 from .resolving import Resolver
 from .slots import DEFAULT_QUEUED_RUNS, Bounds, Slots
 from .starting import Starter
@@ -93,6 +96,7 @@ class Supervisor(Observer):
         )
         self._queue = Queue(self._slots, journal, self._reconciler, clock, self._controller.tell)
         self._starter = Starter(self._dispatcher, self._reconciler, self._queue, self._lookup.blocking)
+        self._collector = Collector(place, journal, ident.directory_id, clock, self._lookup.blocking)
         self._leftovers = Leftovers(journal, ident.directory_id, self._lookup.blocking)
         self._resolver = Resolver(self._lookup, journal, self._reconciler, self._leftovers, clock)
         self._background: asyncio.Task[None] | None = None
@@ -155,6 +159,7 @@ class Supervisor(Observer):
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
             sup._tasks.spawn_unawaited(sup._adopt())
             sup._tasks.spawn_unawaited(sup._leftovers.sweep())
+            sup._tasks.spawn_unawaited(sup._collector.sweep())
         except BaseException:
             await sup.close()
             raise
@@ -270,7 +275,8 @@ class Supervisor(Observer):
         A program that cannot be executed is no error here: the run's state is ``not_started``.
         """
         self._lookup.check_open()
-        self._check_admitting()
+        if not self._admitting:
+            raise starts_nothing_more()
         request = StartRequest(
             command=command,
             request_id=request_id if request_id is not None else new_id("req", os.urandom),
@@ -317,6 +323,25 @@ class Supervisor(Observer):
         found = await self._reconciler.pass_once()
         await self._leftovers.sweep()
         return ReconcileReport(found.judged, {row.run_id: row.state.value for row in found.changed})
+
+    async def gc(
+        self,
+        *,
+        older_than: float | None = None,
+        keep: int | None = None,
+        max_bytes: int | None = None,
+        label: tuple[str, str] | None = None,
+        apply: bool = False,
+        tell: Tell = quiet,
+    ) -> GcReport:
+        """Which runs' logs may go, by `Criteria`; with ``apply`` they go.  See there, and `GcReport`.
+
+        What is left of a run answers its request for ever.  ``tell`` hears, in the loop, how far it is.
+        Raises ``INVALID_REQUEST``, ``NO_SPACE``, ``BUSY``.
+        """
+        self._lookup.check_open()
+        asked = Criteria(older_than=older_than, keep=keep, max_bytes=max_bytes, label=label)
+        return await self._collector.gc(asked, apply, tell)
 
     async def stop(
         self, run: str, *, grace: float | None = None, timeout: float | None = None
@@ -375,12 +400,3 @@ class Supervisor(Observer):
     def _admit_no_more(self) -> None:
         self._admitting = False
         self._endings.leave()
-
-    def _check_admitting(self) -> None:
-        if not self._admitting:
-            raise SupervisorError(
-                ErrorCode.SUPERVISOR_CLOSED,
-                "it is shutting down and starts nothing more",
-                phase=Phase.ADMIT,
-                hint="open it again",
-            )

@@ -94,6 +94,9 @@ class InspectDocument(Document):
     enforcement: dict[Axis, AxisReport] | None = Field(
         default=None, description="what it is held to; null: it is not confined, or not known"
     )
+    collected_at: Time | None = Field(
+        default=None, description="since when its log is gone, and its words with it; null: it is kept"
+    )
 
 
 class RunSummary(Document):
@@ -284,6 +287,9 @@ class RecoverDocument(Document):
     advanced: list[RunId] = Field(description="known, but an older attempt of it")
     kept: list[RunId]
     conflicts: list[RecoverConflict]
+    damaged_tombstones: Count = Field(
+        default=0, description="lines of collected.log that cannot be read: request ids that nobody knows"
+    )
     old_journal: str | None = Field(description="where an unusable journal was set aside")
 
 

@@ -1,0 +1,197 @@
+"""Collects the logs of runs that are over, in an order that a crash at any step leaves explained.
+
+A batch at a time: the tombstones into ``collected.log``, durably; then the rows, durably; then the
+files.  A crash before the rows are written leaves runs as they were; one after it leaves files of
+which the journal says that they are to go, and the next opening takes them away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from ..journal import collecting, meta
+from ..journal.collecting import KeptRun
+from ..journal.connection import Journal
+from ..journal.rows import RunRow
+from ..journal.tombstones import Tombstone
+from ..model.collecting import MOST_NAMED, Criteria, GcReport, GcRun
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..process.clock import Clock
+from ..process.failpoints import failpoint
+from ..process.locks import LockState, probe_lock
+from ..process.shortage import is_shortage
+from ..runlog.collected import CollectedLog
+from ..runlog.files import FULL_ERRNOS, NotRegularError
+from ..runlog.paths import RunPaths, shard_of
+from ..runlog.removal import disk_bytes, remove_run, settle_shard
+from .gc_plan import Plan, Sighting, plan
+from .hosting import short_of
+from .logs import report
+from .state_dir import StateDir, unusable
+
+BATCH = 500
+
+Tell = Callable[[str, int, int], object]
+"""Hears ``looking`` or ``collecting``, and how many of how many are done."""
+
+
+def quiet(step: str, done: int, of: int) -> None:
+    """Nobody wants to hear it."""
+
+
+class Collector:
+    """Of one owner; one collection at a time."""
+
+    def __init__(
+        self,
+        place: StateDir,
+        journal: Journal,
+        directory_id: str,
+        clock: Clock,
+        blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
+    ) -> None:
+        self._place = place
+        self._journal = journal
+        self._directory_id = directory_id
+        self._clock = clock
+        self._blocking = blocking
+        self._one = asyncio.Lock()
+
+    async def gc(self, asked: Criteria, apply: bool, tell: Tell) -> GcReport:
+        """Plan, and with ``apply`` do it.  Cancelled, it ends between two batches' steps, all of them safe.
+
+        Raises ``NO_SPACE``, ``BUSY``, ``STATE_DIR_REFUSED``, ``SUPERVISOR_CLOSED``.
+        """
+        async with self._one:
+            planned = plan(await self._look(tell), asked, self._clock.wall_ns())
+            left = await self._apply(planned, tell) if apply else 0
+        return _report(planned, apply, left)
+
+    async def sweep(self) -> None:
+        """Take away the files of runs that are collected already, as far as that can be done."""
+        async with self._one:
+            await self._sweep()
+
+    async def _look(self, tell: Tell) -> list[Sighting]:
+        found: list[Sighting] = []
+        serial = 0
+        last = await self._journal.read(meta.next_serial) - 1
+        while True:
+            page = await self._journal.read(partial(collecting.kept_runs, after_serial=serial, limit=BATCH))
+            found += await self._of_files(partial(_see, page, self._place.runs))
+            if len(page) < BATCH:
+                return found
+            serial = page[-1].serial
+            tell("looking", serial, last)
+
+    async def _apply(self, planned: Plan, tell: Tell) -> int:
+        left, count = await self._sweep(), len(planned.going)  # what was left before is tried again
+        for start in range(0, count, BATCH):
+            await self._collect([seen.run.run_id for seen in planned.going[start : start + BATCH]])
+            left = await self._sweep()
+            tell("collecting", min(start + BATCH, count), count)
+        return left
+
+    async def _collect(self, run_ids: Sequence[str]) -> None:
+        now_ns, directory_id = self._clock.wall_ns(), self._directory_id
+        stones: list[Tombstone] = await self._journal.write(
+            lambda conn: collecting.choose(conn, run_ids, directory_id, now_ns)
+        )
+        failpoint("gc.chosen")
+        if not stones:
+            return
+        log = CollectedLog(self._place.runs)
+        mark = await self._of_files(lambda: log.append([stone.to_dict() for stone in stones]))
+        failpoint("gc.recorded")
+        await self._journal.write(lambda conn: collecting.collect(conn, stones, str(mark)))
+        failpoint("gc.collected")
+
+    async def _sweep(self) -> int:
+        newest = shard_of(await self._journal.read(meta.next_serial) - 1)
+        left, serial = 0, 0
+        while True:
+            rows = await self._journal.read(partial(collecting.unswept, after_serial=serial, limit=BATCH))
+            if not rows:
+                return left
+            serial = rows[-1].serial
+            gone = await self._of_files(partial(_remove, rows, self._place.runs, newest))
+            failpoint("gc.removed")
+            # A power loss may take this back: then they are looked for once more.
+            await self._journal.write(partial(collecting.swept, serials=gone), durable=False)
+            left += len(rows) - len(gone)
+
+    async def _of_files(self, work: Callable[[], Any]) -> Any:
+        try:
+            return await self._blocking(work)
+        except (OSError, NotRegularError) as error:
+            raise typed(error, self._place.runs) from error
+
+
+def _see(page: Sequence[KeptRun], runs_dir: str) -> list[Sighting]:
+    found = []
+    for run in page:
+        paths = RunPaths(runs_dir, run.shard, run.run_id)
+        locked = probe_lock(paths.log(run.attempt)) is LockState.HELD
+        found.append(Sighting(run, disk_bytes(paths, run.attempt), locked))
+    return found
+
+
+def _remove(rows: Sequence[RunRow], runs_dir: str, newest_shard: str) -> list[int]:
+    """Answers with the serials of those whose files are gone for good."""
+    gone: list[int] = []
+    last: dict[str, RunPaths] = {}
+    for row in rows:
+        paths = RunPaths(runs_dir, row.shard, row.run_id)
+        try:
+            remove_run(paths, row.attempt)
+        except OSError as error:
+            report(error)
+            continue
+        gone.append(row.serial)
+        last[row.shard] = paths
+    for shard, paths in last.items():
+        settle_shard(paths, keep=(len(shard), shard) >= (len(newest_shard), newest_shard))
+    return gone
+
+
+def typed(error: OSError | NotRegularError, runs_dir: str) -> SupervisorError:
+    """What files met with, as the product's own error."""
+    if isinstance(error, NotRegularError):
+        return unusable(str(error), OSError(errno.EINVAL, os.strerror(errno.EINVAL)))
+    if is_shortage(error):
+        return short_of(error, Phase.CONTROL)
+    if error.errno in FULL_ERRNOS:
+        return SupervisorError(
+            ErrorCode.NO_SPACE,
+            "no space left to note which runs are collected; nothing that was not noted was removed",
+            phase=Phase.CONTROL,
+            retryable=True,
+            hint="free some KiB on the file system of the state directory, then collect again",
+        )
+    return unusable(error.filename or runs_dir, error)
+
+
+def _report(planned: Plan, applied: bool, left: int) -> GcReport:
+    return GcReport(
+        runs=tuple(
+            GcRun(
+                seen.run.run_id,
+                seen.run.request_id,
+                seen.run.state.value,
+                seen.run.outcome,
+                seen.run.ended_ns,
+                seen.bytes,
+            )
+            for seen in planned.going[:MOST_NAMED]
+        ),
+        count=len(planned.going),
+        bytes=sum(seen.bytes for seen in planned.going),
+        kept=planned.kept,
+        applied=applied,
+        left=left,
+    )
