@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from durable_supervisor import Limits, SupervisorError
+from durable_supervisor.cli import confined
 from durable_supervisor.wire.documents import validate
 from tests.cli.helpers import Cli, assert_one_error_line
 
@@ -67,27 +69,40 @@ def test_a_grant_may_have_a_colon_in_its_path(cli: Cli, word: str, path: str, ac
     assert asked(cli, "--grant", word)["policy"]["filesystem"] == [{"path": path, "access": access}]
 
 
+NAMES = (
+    "network", "grant", "files_backend", "enforcement", "memory", "cpus", "cpu_time", "processes", "open_files",
+    "file_size", "max_stdin",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("words", "field"),
+    ("name", "word", "field"),
     [
-        (["--network", "some"], "policy.network"),
-        (["--grant", ":read"], "policy.filesystem"),
-        (["--enforcement", "sometimes"], "policy.enforcement"),
-        (["--enforcement", "network=required"], "policy.enforcement[network]"),
-        (["--enforcement", "weather=required"], "policy.enforcement"),
-        (["--files-backend", "landlock"], "policy.files_backend"),
-        (["--memory", "much"], "limits.max_memory_bytes"),
-        (["--memory", "1K"], "limits.max_memory_bytes"),
-        (["--cpus", "0"], "limits.max_cpus"),
-        (["--cpu-time", "soon"], "limits.max_cpu_seconds"),
-        (["--processes", "-1"], "limits.max_processes"),
-        (["--open-files", "2"], "limits.max_open_files"),
+        ("network", "some", "policy.network"),
+        ("grant", [":read"], "policy.filesystem"),
+        ("enforcement", ["sometimes"], "policy.enforcement"),
+        ("enforcement", ["weather=required"], "policy.enforcement"),
+        ("enforcement", ["required", "network=required"], "policy.enforcement"),
+        ("files_backend", "landlock", "policy.files_backend"),
+        ("memory", "much", "limits.max_memory_bytes"),
+        ("memory", "1K", "limits.max_memory_bytes"),
+        ("cpus", "0", "limits.max_cpus"),
+        ("cpu_time", "soon", "limits.max_cpu_seconds"),
+        ("processes", "-1", "limits.max_processes"),
+        ("open_files", "2", "limits.max_open_files"),
     ],
 )
-def test_a_word_that_is_wrong_is_refused_by_its_field(cli: Cli, words: list[str], field: str) -> None:
-    result = cli("start", "--json", *words, "--", "true")
+def test_a_word_that_is_wrong_is_refused_by_its_field(name: str, word: object, field: str) -> None:
+    words = dict.fromkeys(NAMES) | {name: word}
+    with pytest.raises(SupervisorError) as caught:
+        _ = confined.policy(words), Limits(**confined.limits(words))
+    assert caught.value.details["field"] == field
+
+
+def test_a_contradiction_is_refused_before_anything_is_touched(cli: Cli) -> None:
+    result = cli("start", "--json", "--enforcement", "network=required", "--", "true")
     assert result.code == 2
-    assert result.error["details"]["field"] == field
+    assert result.error["details"]["field"] == "policy.enforcement[network]"
     assert not cli.state_dir.joinpath("runs").exists()
 
 
