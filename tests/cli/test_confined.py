@@ -70,8 +70,8 @@ def test_a_grant_may_have_a_colon_in_its_path(cli: Cli, word: str, path: str, ac
 
 
 NAMES = (
-    "network", "grant", "files_backend", "enforcement", "memory", "cpus", "cpu_time", "processes", "open_files",
-    "file_size", "max_stdin",
+    "network", "grant", "files_backend", "enforcement", "memory", "cpus", "cpu_time", "processes",
+    "open_files", "file_size", "max_stdin",
 )  # fmt: skip
 
 
