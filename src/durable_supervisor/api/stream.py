@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Self, Unpack
 
 from ..model.command import STDIN_OPEN, Command
-from ..model.errors import SupervisorError, invalid
+from ..model.errors import invalid
 from ..model.events import Event, Kind
 from ..model.result import RunResult
 from ..runlog.drops import dropped_sizes
@@ -145,8 +145,7 @@ class _Window:
                 self._taken[name] += size
         if all(self._taken[name] - self._told[name] < self._size // 4 for name in self._taken):
             return
-        self._told = dict(self._taken)
-        try:
-            await held.verbs.acknowledge(held.run_id, **self._told)
-        except SupervisorError:
-            return  # it is over, or its service is away: the end of the events tells
+        taken = dict(self._taken)
+        # Of a run that is over it is no failure. One that cannot be told must not be waited for in silence.
+        await held.verbs.acknowledge(held.run_id, **taken)
+        self._told = taken
