@@ -171,6 +171,25 @@ async def test_a_program_has_no_descriptor_of_ours(
     assert ended.lines == ["0 0", "1 0", "2 0"], ended.stderr
 
 
+@pytest.mark.parametrize("backend", ["landlock", "bubblewrap"])
+async def test_a_grant_beneath_another_and_one_by_a_link(
+    confined: Confined, tree: Tree, tmp_path: Path, backend: FilesBackend
+) -> None:
+    needs(backend)
+    link = tmp_path / "link"
+    link.symlink_to(tree.writable)
+    grants = [Grant(link, "write"), Grant("/", "read")]
+    script = (
+        f"cat {tree.outside}/file; echo by link >{link}/new; cat {tree.writable}/new; : >{tree.outside}/new"
+    )
+    ended = await confined(
+        ["sh", "-c", script], Policy(filesystem=grants, files_backend=backend), cwd=tree.readable
+    )
+    assert ended.lines == ["secret", "by link"], ended.stderr
+    assert ended.exit_code == 2
+    assert not (tree.outside / "new").exists()
+
+
 async def test_what_may_be_executed_in_a_grant_is(confined: Confined, tree: Tree) -> None:
     script = tree.readable / "script"
     script.write_text("#!/bin/sh\necho $(cat file)\n")

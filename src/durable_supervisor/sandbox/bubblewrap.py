@@ -30,32 +30,42 @@ def wrap(path: str, argv: list[str], plan: Plan, cwd: str) -> tuple[str, list[st
         options.append("--unshare-net")
     if plan.seccomp:
         options += ["--seccomp", str(_FILTER_FD)]
-    mounts = [*_base(), *_granted(files), *_program(path, files), "--remount-ro", "/"]
     return files.bwrap, [
-        files.bwrap, *options, *mounts, "--chdir", os.path.realpath(cwd), "--", path, *argv[1:]
+        files.bwrap, *options, *_mounts(files), *_program(path, files), *_root(files),
+        "--chdir", os.path.realpath(cwd), "--", path, *argv[1:],
     ]  # fmt: skip
 
 
-def _base() -> list[str]:
-    mounts = []
-    for path in (*EXECUTABLE, *READABLE):
-        mounts += ["--ro-bind-try", path, path]
-    for path in DEVICES:
-        mounts += ["--dev-bind-try", path, path]
-    return mounts
+def _mounts(files: Files) -> list[str]:
+    """The base and the grants, each at its real place, what lies beneath another after it.
 
-
-def _granted(files: Files) -> list[str]:
-    """Each at its real place, the outer ones first, and a link where its path leads there by one."""
-    mounts = []
+    Where a grant's path leads there by a link, the link is made too, unless something shows it already.
+    """
+    granted = _places(files)
+    base = [path for path in (*EXECUTABLE, *READABLE) if not _within(path, granted)]
+    mounts = [(path, ["--ro-bind-try", path, path]) for path in base]
+    mounts += [(path, ["--dev-bind-try", path, path]) for path in DEVICES]  # other mounts hold no devices
     links = []
-    numbered = enumerate(files.grants, _FIRST_GRANT_FD)
-    places = sorted((os.path.realpath(path), path, access, fd) for fd, (path, access, _, _) in numbered)
-    for place, path, access, fd in places:
-        mounts += ["--bind-fd" if access in (WRITE, ALL) else "--ro-bind-fd", str(fd), place]
-        if path != place and not _within(path, [*EXECUTABLE, *(other[0] for other in places)]):
+    for number, (place, (path, access, _, _)) in enumerate(
+        zip(granted, files.grants, strict=True), _FIRST_GRANT_FD
+    ):
+        mounts.append(
+            (place, ["--bind-fd" if access in (WRITE, ALL) else "--ro-bind-fd", str(number), place])
+        )
+        if path != place and not _is_shown(path, files):
             links += ["--symlink", place, path]
-    return [*mounts, *links]
+    mounts.sort(key=lambda mount: mount[0])
+    return [*(word for _, words in mounts for word in words), *links]
+
+
+def _places(files: Files) -> list[str]:
+    """Of each grant, in their order."""
+    return [os.path.realpath(path) for path, *_ in files.grants]
+
+
+def _root(files: Files) -> list[str]:
+    """Nothing can be made beside what is mounted; a root that was granted stays as it is."""
+    return [] if "/" in _places(files) else ["--remount-ro", "/"]
 
 
 def _program(path: str, files: Files) -> list[str]:
@@ -64,7 +74,7 @@ def _program(path: str, files: Files) -> list[str]:
 
 
 def _is_shown(path: str, files: Files) -> bool:
-    return _within(path, [*EXECUTABLE, *(os.path.realpath(grant[0]) for grant in files.grants)])
+    return _within(path, [*EXECUTABLE, *_places(files)])
 
 
 def hand_over(files: Files, grants: list[Open], program: Open, rules: bytes) -> None:
