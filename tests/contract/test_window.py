@@ -14,7 +14,7 @@ from durable_supervisor import Command, ErrorCode, Limits, RunState, Terminal
 from durable_supervisor.model.answers import Run
 from durable_supervisor.model.events import Kind
 from tests.contract.hosts import host, refused
-from tests.contract.runs import Runs
+from tests.contract.runs import Marker, Runs, appear, gone
 from tests.contract.test_state_dir import ROOT_ONLY, in_a_mount_namespace
 from tests.support import eventually_async
 
@@ -163,6 +163,21 @@ async def test_what_a_leader_leaves_behind(runs: Runs, tmp_path: Path, completio
     assert receipt["survivors"] == []
     stored = len(await runs.output(run))
     assert stored + receipt["output"]["stdout"]["dropped"] == receipt["output"]["stdout"]["bytes"] >= WINDOW
+
+
+async def test_a_stream_that_ends_while_it_is_held_back(runs: Runs, marker: Marker) -> None:
+    """The leader has ended, and what it has left goes on without any output."""
+    left = f"head -c {WINDOW + 50} /dev/zero; exec sleep {marker} >/dev/null 2>&1"
+    run = await windowed(runs, ["sh", "-c", f"({left}) & exit 3"], completion="tree")
+    await kept(runs, run, WINDOW)
+    appear(marker, 1)
+    await runs.sup.acknowledge(run.id, stdout=100)
+    await kept(runs, run, WINDOW + 50)
+    assert (await runs.sup.stop(run.id)).confirmed
+    receipt = await runs.receipt(run)
+    assert not receipt["incomplete"]
+    assert receipt["output"]["stdout"] == {"bytes": WINDOW + 50, "dropped": 0, "complete": True}
+    gone(marker)
 
 
 @pytest.mark.parametrize(

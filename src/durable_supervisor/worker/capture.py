@@ -121,7 +121,7 @@ class Capture:
         """End-of-file, or nobody left to wait for: what the filters held goes out."""
         if not self.open:
             return
-        self.open = False
+        self.open = self._held = False
         poller.forget(self._fd)
         os.close(self._fd)
         self._store(self._filter.finish())
