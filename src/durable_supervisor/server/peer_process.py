@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -39,7 +40,9 @@ def _pidfd(connection: socket.socket, pid: int) -> int:
     """Raises OSError where there is no such process (any more)."""
     try:
         return int(connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD))
-    except OSError:
+    except OSError as error:
+        if error.errno != errno.ENOPROTOOPT:
+            raise
         # An older kernel.  A pid that another has got since the connection was made would be taken for
         # its maker's: by then somebody else, who inherited the connection, has asked on it.
         return os.pidfd_open(pid)
