@@ -41,7 +41,7 @@ async def worker_of(caller: Caller, request_id: str) -> int:
 
 async def test_a_killed_worker_is_unknown_and_leaves_nothing(caller: Caller, marker: Marker) -> None:
     request_id = caller.face.id("lost")
-    script = f"echo dying >&2; sleep {marker}; exit 3"
+    script = f"setsid sleep {marker} & echo dying >&2; sleep {marker}; exit 3"
     task = asyncio.create_task(caller.sh(script, request_id=request_id))
     await eventually_async(lambda: marker.alive(), timeout=PATIENCE)
     worker = await worker_of(caller, request_id)
