@@ -58,3 +58,8 @@ class Confined:
     async def __call__(self, argv: list[str], policy: Policy | None = None, **options: Any) -> Ended:
         """One run, to its end."""
         return await self.ended(await self.start(argv, policy, **options))
+
+
+def attempts(lines: list[str]) -> dict[str, str]:
+    """What became of each attempt of a hostile program: the name of an error, or ``done``."""
+    return {name: result for name, _, result in (line.partition(" ") for line in lines)}

@@ -21,7 +21,7 @@ from durable_supervisor.supervisor.confining_files import Found
 from durable_supervisor.supervisor.probing import machine_facts
 from tests.contract.runs import Runs
 from tests.policy.carry_out import carried_out
-from tests.policy.confined import Confined
+from tests.policy.confined import Confined, attempts
 from tests.policy.conftest import Hostile
 
 pytestmark = pytest.mark.asyncio
@@ -69,10 +69,6 @@ def needs(backend: str) -> None:
         pytest.skip("the kernel has no Landlock that holds truncation")
     if backend == "bubblewrap" and bubblewrap.probe() is None:
         pytest.skip("there is no bubblewrap that works here")
-
-
-def attempts(lines: list[str]) -> dict[str, str]:
-    return dict(line.split(" ", 1) for line in lines)
 
 
 def planned(policy: Policy) -> Plan:

@@ -9,9 +9,8 @@ import pytest
 
 from durable_supervisor import Grant, Policy
 from durable_supervisor.sandbox import bubblewrap
-from tests.policy.confined import Confined
+from tests.policy.confined import Confined, attempts
 from tests.policy.conftest import Hostile
-from tests.policy.test_files import attempts
 
 pytestmark = pytest.mark.asyncio
 
