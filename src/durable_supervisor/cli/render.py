@@ -83,6 +83,7 @@ def run_table(form: Form) -> str:
         ("terminal", _terminal(form.get("pty"))),
         ("limits", _limits(form.get("limits"), form.get("completion"))),
         ("policy", policy_words(form.get("policy"))),
+        ("lifetime", "ends with the process that asked for it" if form.get("lifetime") == "scope" else ""),
         *_enforced(form),
         ("labels", _flat(form.get("labels"))),
         ("output", _output(form.get("receipt"))),
