@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         StopReceipt,
     )
     from .model.capabilities import Capabilities, Capability
+    from .model.collecting import GcReport
     from .model.command import Command, Completion, Limits, OnLimit, Terminal
     from .model.errors import ErrorCode, Phase, SupervisorError
     from .model.events import Event, Kind
@@ -60,6 +61,7 @@ _MODULES = {
     "ErrorCode": "model.errors",
     "Event": "model.events",
     "FeedEntry": "model.answers",
+    "GcReport": "model.collecting",
     "Grant": "model.policy",
     "Kind": "model.events",
     "Lifetime": "model.request",
@@ -97,11 +99,11 @@ _MODULES = {
 
 __all__ = [
     "Access", "AsyncClient", "Attachment", "CancellationToken", "Capabilities", "Capability", "Client",
-    "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry", "Grant", "Kind",
-    "Lifetime", "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind", "Page", "Phase",
-    "Policy", "Process", "ReconcileReport", "Run", "RunFailedError", "RunResult", "RunState", "RunView",
-    "ServiceInfo", "Session", "ShutdownReport", "StopReceipt", "Stream", "Supervisor", "SupervisorError",
-    "Terminal", "__version__", "capabilities", "connect", "run", "spawn", "stream",
+    "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry", "GcReport", "Grant",
+    "Kind", "Lifetime", "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind", "Page",
+    "Phase", "Policy", "Process", "ReconcileReport", "Run", "RunFailedError", "RunResult", "RunState",
+    "RunView", "ServiceInfo", "Session", "ShutdownReport", "StopReceipt", "Stream", "Supervisor",
+    "SupervisorError", "Terminal", "__version__", "capabilities", "connect", "run", "spawn", "stream",
 ]  # fmt: skip
 
 

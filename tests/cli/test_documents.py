@@ -48,6 +48,7 @@ def test_the_documents_of_every_verb(cli: Cli, tmp_path: Path) -> None:
     one("list", "list")
     one("reconcile", "reconcile")
     one("recover", "recover")
+    one("gc", "gc", "--keep", "1")
     one("doctor", "doctor")
     one("capabilities", "capabilities")
     one("service", "service", "print")

@@ -18,6 +18,7 @@ from ..supervisor.observer import Observer
 from .asked import Asked, Input
 from .ends import (
     STOPPED,
+    end_daemons,
     find_open,
     given_up,
     not_over,
@@ -195,11 +196,14 @@ class Held:
 
     async def _end(self, run_id: str) -> RunView:
         try:
-            return await self._wait(run_id)
+            seen = await self._wait(run_id)
         except SupervisorError as error:
             if error.code is not ErrorCode.OUTCOME_UNKNOWN or self.over:
                 raise
-        return await self._end_of_lost(run_id)
+            seen = await self._end_of_lost(run_id)
+        if self.asked.scoped and seen.receipt is not None and seen.receipt.get("incomplete"):
+            await asyncio.to_thread(end_daemons, run_id)  # its worker was lost before it had ended them
+        return seen
 
     async def _wait(self, run_id: str) -> RunView:
         """No longer than its deadline allows: a worker that is stopped, say, must not hold up the call."""

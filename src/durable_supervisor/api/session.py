@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from ..model.answers import ReconcileReport, Run, StopReceipt
 from ..model.capabilities import Capabilities
+from ..model.collecting import GcReport
 from ..model.command import Command, Completion, Limits
 from ..model.errors import ErrorCode, SupervisorError
 from ..model.ids import new_id
@@ -145,6 +146,23 @@ class Session(Observer):
         """As `Supervisor.reconcile`."""
         self._lookup.check_open()
         return await self._owner.ask(lambda verbs: verbs.reconcile())
+
+    async def gc(
+        self,
+        *,
+        older_than: float | None = None,
+        keep: int | None = None,
+        max_bytes: int | None = None,
+        label: tuple[str, str] | None = None,
+        apply: bool = False,
+    ) -> GcReport:
+        """As `Supervisor.gc`."""
+        self._lookup.check_open()
+        return await self._owner.ask(
+            lambda verbs: verbs.gc(
+                older_than=older_than, keep=keep, max_bytes=max_bytes, label=label, apply=apply
+            )
+        )
 
     async def capabilities(self) -> Capabilities:
         """As `Supervisor.capabilities`: of the owner, which starts the programs."""

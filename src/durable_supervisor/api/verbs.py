@@ -8,6 +8,7 @@ from typing import Protocol
 from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
 from ..model.arguments import BytesLike
 from ..model.capabilities import Capabilities
+from ..model.collecting import GcReport
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
 from ..model.page import Page
@@ -31,6 +32,7 @@ class Reading(Protocol):
         states: Collection[RunState] | None = None,
         label: tuple[str, str] | None = None,
         owner: str | None = None,
+        collected: bool = False,
     ) -> ListPage: ...
 
     async def events(
@@ -104,5 +106,15 @@ class Verbs(Reading, Protocol):
     async def resolve(self, run: str, action: str = "accept", *, note: str = "") -> RunView: ...
 
     async def reconcile(self) -> ReconcileReport: ...
+
+    async def gc(
+        self,
+        *,
+        older_than: float | None = None,
+        keep: int | None = None,
+        max_bytes: int | None = None,
+        label: tuple[str, str] | None = None,
+        apply: bool = False,
+    ) -> GcReport: ...
 
     async def capabilities(self) -> Capabilities: ...

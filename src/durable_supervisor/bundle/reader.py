@@ -82,6 +82,7 @@ class BundleReader:
         states: Collection[RunState] | None = None,
         label: tuple[str, str] | None = None,
         owner: str | None = None,
+        collected: bool = False,
     ) -> ListPage:
         """The one run, if it is asked for."""
         page_limit(limit)

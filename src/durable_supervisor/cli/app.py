@@ -33,6 +33,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "resolve": ("verbs_admin", "resolve"),
     "reconcile": ("verbs_admin", "reconcile"),
     "recover": ("verbs_admin", "recover"),
+    "gc": ("verbs_gc", "gc"),
     "feed": ("verbs_events", "feed"),
     "export": ("verbs_bundle", "export"),
     "report": ("verbs_bundle", "report"),

@@ -78,12 +78,13 @@ def run_table(form: Form) -> str:
         ("directory", str(form.get("cwd") or "-")),
         ("created", describe.local_time(form.get("created_at"))),
         ("took", _took(form)),
+        ("collected", _collected(form)),
         ("program", _process(form.get("program"))),
         ("worker", _process(form.get("worker"))),
         ("terminal", _terminal(form.get("pty"))),
         ("limits", _limits(form.get("limits"), form.get("completion"))),
-        ("policy", policy_words(form.get("policy"))),
         ("lifetime", "ends with the process that asked for it" if form.get("lifetime") == "scope" else ""),
+        ("policy", policy_words(form.get("policy"))),
         *_enforced(form),
         ("labels", _flat(form.get("labels"))),
         ("output", _output(form.get("receipt"))),
@@ -105,6 +106,11 @@ def run_table(form: Form) -> str:
         cpu, memory = _cpu(live.get("cpu_seconds")), size(live.get("rss_bytes"))
         facts.append(("live", f"{len(tree)} processes, CPU {cpu}, memory {memory}"))
     return fact_table(facts) + (columns(_TREE_HEADER, tree) if tree else "")
+
+
+def _collected(form: Form) -> str:
+    since = form.get("collected_at")
+    return f"{describe.local_time(since)}: its log is gone, and its command with it" if since else ""
 
 
 def _next(form: Form) -> str:

@@ -29,6 +29,7 @@ _Label = Annotated[str | None, typer.Option("--label", "-l", metavar="NAME=VALUE
 _Before = Annotated[
     str | None, typer.Option("--before", metavar="SERIAL", help="Go on after a page: its next_before.")
 ]
+_Collected = Annotated[bool, typer.Option("--collected", help="With runs whose logs are gone; see 'gc'.")]
 _Timeout = Annotated[str | None, typer.Option("--timeout", metavar="TIME", help="Give up after it (124).")]
 
 
@@ -39,6 +40,7 @@ def list_runs(
     state: _States = None,
     label: _Label = None,
     before: _Before = None,
+    collected: _Collected = False,
     json: Json = False,
     state_dir: StateDir = None,
     socket: SocketPath = None,
@@ -55,7 +57,8 @@ def list_runs(
     cursor = None if before is None else parse.whole("before", before, least=1)
     if bundle and not is_bundle(bundle):
         raise invalid("bundle", "is not the name of a file", "to see one run, use inspect")
-    return drive(_list(shared, bundle, parse.whole("limit", limit, least=1), states, wanted, cursor))
+    most = parse.whole("limit", limit, least=1)
+    return drive(_list(shared, bundle, most, states, wanted, cursor, collected))
 
 
 async def _list(
@@ -65,9 +68,12 @@ async def _list(
     states: list[RunState],
     label: tuple[str, str] | None,
     before: int | None,
+    collected: bool,
 ) -> int:
     async with observing(shared, bundle) as observer:
-        page = await observer.list(limit=limit, states=states or None, label=label, before=before)
+        page = await observer.list(
+            limit=limit, states=states or None, label=label, before=before, collected=collected
+        )
         place = observer.state_dir
     form = page.to_dict()
     if shared.json:

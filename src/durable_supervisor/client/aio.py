@@ -18,6 +18,7 @@ from ..model.answers import (
 )
 from ..model.arguments import BytesLike, position
 from ..model.capabilities import Capabilities
+from ..model.collecting import Criteria, GcReport
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
 from ..model.page import Page
@@ -126,9 +127,10 @@ class AsyncClient(Base):
         states: Collection[RunState] | None = None,
         label: tuple[str, str] | None = None,
         owner: str | None = None,
+        collected: bool = False,
     ) -> ListPage:
         """See `Observer.list`."""
-        return await drive(flows.list_runs(self._calls, limit, before, states, label, owner))
+        return await drive(flows.list_runs(self._calls, limit, before, states, label, owner, collected))
 
     async def find(self, run: str, *, owner: str | None = None) -> str:
         """See `Observer.find`."""
@@ -220,6 +222,19 @@ class AsyncClient(Base):
     async def reconcile(self) -> ReconcileReport:
         """See `Supervisor.reconcile`; for the operator."""
         return await drive(self._calls.do(verbs.reconcile()))
+
+    async def gc(
+        self,
+        *,
+        older_than: float | None = None,
+        keep: int | None = None,
+        max_bytes: int | None = None,
+        label: tuple[str, str] | None = None,
+        apply: bool = False,
+    ) -> GcReport:
+        """See `Supervisor.gc`; for the operator."""
+        asked = Criteria(older_than=older_than, keep=keep, max_bytes=max_bytes, label=label)
+        return await drive(self._calls.do(verbs.gc(asked, apply)))
 
     @asynccontextmanager
     async def _websocket(self, target: str) -> AsyncIterator[WebSocket]:

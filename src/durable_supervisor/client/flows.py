@@ -41,11 +41,12 @@ def list_runs(
     states: Collection[RunState] | None,
     label: tuple[str, str] | None,
     owner: str | None,
+    collected: bool = False,
 ) -> Steps[ListPage]:
     """The service's pages may be smaller than ``limit``."""
     found: list[RunView] = []
     while True:
-        call = verbs.list_runs(limit - len(found), before, states, label, owner)
+        call = verbs.list_runs(limit - len(found), before, states, label, owner, collected)
         if states_of(states) == frozenset():  # which a query cannot say
             return ListPage([], None)
         page = yield from calls.do(call)

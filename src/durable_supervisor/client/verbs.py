@@ -8,6 +8,7 @@ from typing import Final
 
 from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
 from ..model.arguments import kinds_of, label_of, note_of, page_limit, position, signal_number, states_of
+from ..model.collecting import Criteria, GcReport
 from ..model.command import STDIN_OPEN, Command, check_timeout
 from ..model.errors import invalid, unknown_run
 from ..model.forms import event_of
@@ -52,6 +53,7 @@ RESEND: Final[Mapping[str, Resend]] = {
     "write_stdin": Resend.NEVER,
     "resize": Resend.NEVER,
     "resolve": Resend.NEVER,
+    "gc": Resend.NEVER,
 }
 
 _NO_KIND: Final = "-"  # a filter that lets nothing pass
@@ -101,6 +103,7 @@ def list_runs(
     states: Collection[RunState] | None,
     label: tuple[str, str] | None,
     owner: str | None,
+    collected: bool = False,
 ) -> Call[ListPage]:
     query = [("detail", "full"), ("limit", str(page_limit(limit)))]
     if before is not None:
@@ -109,6 +112,8 @@ def list_runs(
     pair = label_of(label)
     if pair is not None:
         query.append(("label", "=".join(pair)))
+    if collected:
+        query.append(("collected", "true"))
     return Call(get("list", "/v1/list", [*query, *_claim(owner)]), _list_page)
 
 
@@ -187,6 +192,13 @@ def resolve(run: str, action: str, note: str) -> Call[RunView]:
 def reconcile() -> Call[ReconcileReport]:
     request = post("reconcile", "/v1/reconcile", {}, resend=RESEND["reconcile"], patient=True)
     return Call(request, ReconcileReport.from_dict)
+
+
+def gc(asked: Criteria, apply: bool) -> Call[GcReport]:
+    """A plan may be asked for twice; what was done is told once."""
+    resend = RESEND["gc"] if apply else Resend.ONCE
+    form = {**asked.to_dict(), "apply": apply}
+    return Call(post("gc", "/v1/gc", form, resend=resend, patient=True), GcReport.from_dict)
 
 
 def is_full_id(run: str) -> bool:

@@ -17,6 +17,7 @@ VERSIONS = {
     "export": 1,
     "feed": 1,
     "feed-page": 1,
+    "gc": 1,
     "info": 1,
     "inspect": 1,
     "journal-rows": 1,

@@ -62,6 +62,6 @@ routes = [
             queries.size("columns", "the viewer's size, which the run's terminal gets with the lease"),
             queries.size("rows", "the same"),
         ),
-        failures=(*OF_A_RUN, ErrorCode.CURSOR_AHEAD),
+        failures=(*OF_A_RUN, ErrorCode.CURSOR_AHEAD, ErrorCode.RUN_COLLECTED),
     ),
 ]

@@ -155,4 +155,5 @@ FOLLOWING = Parameter(
     "bytes that further requests bring of the same write: max_stdin_bytes admits all of it, or none",
     {"type": "integer", "minimum": 0},
 )
+COLLECTED = Parameter("collected", _truth, "true: with runs whose logs are gone", _BOOLEAN)
 DETAIL = one_of("detail", "full: inspect documents instead of summaries", "summary", "full")

@@ -18,6 +18,7 @@ from ..supervisor.admission import Host
 from ..supervisor.hosting import read_host, survives_unit_restart
 from ..wire.requests import (
     AcknowledgeBody,
+    GcBody,
     HostForm,
     ReconcileBody,
     ResizeBody,
@@ -151,6 +152,21 @@ def _control(receipt: ControlReceipt) -> web.Response:
 
 _UNCERTAIN = (ErrorCode.NOT_RUNNING, ErrorCode.NOT_CONFIRMED)
 
+async def gc(call: Call) -> web.Response:
+    """The logs of runs that are over: which may go, or away with them."""
+    check_operator(call.caller, "gc")
+    body = call.form(GcBody)
+    label = None if body.label is None else (body.label[0], body.label[1])
+    collecting = call.supervisor.gc(
+        older_than=body.older_than,
+        keep=body.keep,
+        max_bytes=body.max_bytes,
+        label=label,
+        apply=body.apply,
+    )
+    return answer((await call.service.whole(collecting)).to_dict())
+
+
 routes = [
     Route(
         "POST",
@@ -239,5 +255,14 @@ routes = [
         "Judge every open and quarantined run from its evidence, now; for the operator",
         {200: "reconcile"},
         body=ReconcileBody,
+    ),
+    Route(
+        "POST",
+        "/v1/gc",
+        gc,
+        "Which logs of runs that are over may go; with apply they go; for the operator",
+        {200: "gc"},
+        body=GcBody,
+        failures=(ErrorCode.NO_SPACE, ErrorCode.STATE_DIR_REFUSED),
     ),
 ]

@@ -93,7 +93,7 @@ routes = [
         {200: "event"},
         query=(queries.AFTER, queries.KIND, queries.OUTPUT),
         media_type=STREAM,
-        failures=(*OF_A_RUN, ErrorCode.CURSOR_AHEAD),
+        failures=(*OF_A_RUN, ErrorCode.CURSOR_AHEAD, ErrorCode.RUN_COLLECTED),
     ),
     Route(
         "GET",

@@ -39,6 +39,7 @@ async def list_runs(call: Call) -> web.Response:
             states=query.get("state"),
             label=query.get("label"),
             owner=owner,
+            collected=query.get("collected", False),
         )
         form: dict[str, Any] = page.to_dict()
         runs = [view.to_dict() for view in page.runs] if full else form["runs"]
@@ -124,6 +125,7 @@ async def wait(call: Call) -> web.Response:
 
 
 _WHOSE = (queries.OWNER, queries.NAMESPACE)
+_LISTING = (queries.LIMIT, queries.BEFORE, queries.STATE, queries.LABEL)
 _PAGING = (queries.AFTER, queries.LIMIT)
 
 routes = [
@@ -133,7 +135,7 @@ routes = [
         list_runs,
         "Runs, newest first",
         {200: "list"},
-        query=(queries.LIMIT, queries.BEFORE, queries.STATE, queries.LABEL, queries.DETAIL, *_WHOSE),
+        query=(*_LISTING, queries.COLLECTED, queries.DETAIL, *_WHOSE),
         failures=(ErrorCode.OWNER_MISMATCH,),
     ),
     Route(
@@ -160,7 +162,7 @@ routes = [
         "A page of a run's events; with Accept: text/event-stream the same as follow",
         {200: "page"},
         query=(*_PAGING, queries.KIND, queries.OUTPUT),
-        failures=(*OF_A_RUN, ErrorCode.CURSOR_AHEAD),
+        failures=(*OF_A_RUN, ErrorCode.CURSOR_AHEAD, ErrorCode.RUN_COLLECTED),
     ),
     Route(
         "GET",

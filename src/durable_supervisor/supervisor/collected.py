@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ..journal import collecting, meta, runs
 from ..journal.connection import Journal
@@ -15,6 +15,9 @@ from ..runlog.collected import CollectedLog, Mark
 from .gc import BATCH
 from .refusals import needs_recovery
 from .state_dir import StateDir
+
+if TYPE_CHECKING:
+    import sqlite3
 
 
 def read(log: CollectedLog, after: Mark | None = None) -> Iterator[tuple[str, Tombstone | None]]:

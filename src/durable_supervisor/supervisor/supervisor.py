@@ -77,10 +77,9 @@ class Supervisor(Observer):
         self._admitting = True
         self._loop = asyncio.get_running_loop()
         self._journal_inode = os.lstat(place.journal).st_ino
-        evidence_place = Place(place.runs, ident.directory_id, boot_id())
         self._reconciler = Reconciler(
             journal,
-            evidence_place,
+            Place(place.runs, ident.directory_id, boot_id()),
             clock,
             on_change=self._changed,
             on_error=report,
@@ -157,9 +156,8 @@ class Supervisor(Observer):
             failpoint("open.judged")
             await sup._queue.load(place.runs, sup._lookup.blocking)
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
-            sup._tasks.spawn_unawaited(sup._adopt())
-            sup._tasks.spawn_unawaited(sup._leftovers.sweep())
-            sup._tasks.spawn_unawaited(sup._collector.sweep())
+            for work in (sup._adopt(), sup._leftovers.sweep(), sup._collector.sweep()):
+                sup._tasks.spawn_unawaited(work)
         except BaseException:
             await sup.close()
             raise

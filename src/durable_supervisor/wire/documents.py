@@ -38,7 +38,7 @@ from .bundles import BundleDocument, ExportDocument, JournalRowsDocument, Report
 from .capabilities import CapabilitiesDocument
 from .details import Receipt
 from .events import EventDocument
-from .operating import ServeDocument, ServiceDocument
+from .operating import GcDocument, ServeDocument, ServiceDocument
 
 
 class StartDocument(Document):
@@ -112,6 +112,7 @@ class RunSummary(Document):
     updated_at: Time
     outcome: OutcomeForm | None
     reason: str | None
+    collected_at: Time | None = Field(default=None, description="since when its log is gone")
 
 
 class ListDocument(Document):
@@ -343,6 +344,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "export": ExportDocument,
     "feed": FeedDocument,
     "feed-page": FeedPageDocument,
+    "gc": GcDocument,
     "info": InfoDocument,
     "inspect": InspectDocument,
     "journal-rows": JournalRowsDocument,

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from ..model.arguments import MAX_NOTE
+from ..model.collecting import MAX_SECONDS
 from ..model.command import (
     DEFAULT_GRACE,
     DEFAULT_OUTPUT_BYTES,
@@ -174,6 +175,22 @@ class ResolveBody(Document):
 
 class ReconcileBody(Document):
     """Nothing."""
+
+
+class GcBody(Document):
+    """Which runs' logs may go: those of which every criterion that is given says so."""
+
+    older_than: Annotated[Number, Field(le=MAX_SECONDS)] | None = Field(
+        default=None, description="seconds since its end"
+    )
+    keep: Count | None = Field(default=None, description="so many of the newest that are over stay")
+    max_bytes: Count | None = Field(
+        default=None, description="the oldest go until all logs together take no more than this"
+    )
+    label: Annotated[list[str], Field(min_length=2, max_length=2)] | None = Field(
+        default=None, description="name and value"
+    )
+    apply: bool = Field(default=False, description="false: a plan alone")
 
 
 def command_of(form: CommandForm) -> Command:
