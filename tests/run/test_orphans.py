@@ -60,6 +60,20 @@ async def test_a_killed_worker_is_unknown_and_leaves_nothing(caller: Caller, mar
     eventually(lambda: not marker.alive())
 
 
+async def test_a_worker_that_is_killed_after_its_programs_end(sup: Supervisor, marker: Marker) -> None:
+    """The exit is known, what the program left behind is not ended by anybody else."""
+    command = Command(argv=["sh", "-c", f"setsid sleep {marker} & exit 3"])
+    async with stream(command, supervisor=sup, limits=Limits(timeout=PATIENCE)) as events:
+        async for event in events:
+            if event.kind == "program.exited":  # the pipe is held open: half a second from here
+                worker = (await sup.inspect(str(events.run_id))).worker
+                os.kill(int(str((worker or {})["pid"])), signal.SIGKILL)
+                break
+        result = await events.wait()
+    assert (result.exit_code, result.output_incomplete) == (3, True)
+    eventually(lambda: not marker.alive())
+
+
 async def said(caller: Caller, request_id: str) -> None:
     async def seen() -> bool:
         runs = (await caller.face.sup.list(limit=1000)).runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 from dataclasses import replace
 from typing import Final
 
@@ -14,6 +15,8 @@ from ..model.events import Kind
 from ..model.result import RunResult, tail_text
 from ..model.states import OPEN_STATES
 from ..model.view import RunView
+from ..process import tree
+from ..process.caller import RUN_ID_VARIABLE
 from ..supervisor.observer import Observer
 from .asked import not_on_path
 from .verbs import Verbs
@@ -41,6 +44,11 @@ async def _kept(verbs: Verbs, run_id: str) -> dict[str, bytes]:
         if page.end or page.next_after == after:
             return {stream: b"".join(pieces) for stream, pieces in kept.items()}
         after = page.next_after
+
+
+def end_daemons(run_id: str) -> None:
+    """Whatever of a run has outlived its program: the mark in its environment stays."""
+    tree.signal_all(tree.marked(RUN_ID_VARIABLE, run_id), signal.SIGKILL)
 
 
 async def find_open(state_dir: str, request_id: str) -> str | None:
