@@ -16,6 +16,7 @@ from durable_supervisor import Supervisor
 from durable_supervisor.model.states import OPEN_STATES
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.signals import signal_ticks
+from tests.crash.collecting import COLLECTIONS, REOPENINGS
 from tests.crash.harness import (
     LEFTOVER,
     NOISY,
@@ -172,7 +173,7 @@ def test_every_failpoint_of_the_source_has_its_row() -> None:
         for name in named.findall(path.read_text())
     }
     covered = {*WORKER, *HOST, *ZYGOTE, *WORDS, *REPAIRS, *RESOLVES, *RECOVERIES, *SWEEPS}
-    covered |= {*QUEUE_HOST, *WAITING}
+    covered |= {*QUEUE_HOST, *WAITING, *COLLECTIONS, *REOPENINGS}
     # The example in the module's own description is no step.
     assert source == covered
 

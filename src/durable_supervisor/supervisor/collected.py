@@ -11,6 +11,7 @@ from ..journal import collecting, meta, runs
 from ..journal.connection import Journal
 from ..journal.tombstones import Tombstone
 from ..model.errors import ErrorCode, SupervisorError
+from ..process.failpoints import failpoint
 from ..runlog.collected import CollectedLog, Mark
 from .gc import BATCH
 from .refusals import needs_recovery
@@ -49,6 +50,7 @@ async def compare_with_tombstones(place: StateDir, journal: Journal, directory_i
         if whole:
             stones, last = [stone for _, stone in whole], whole[-1][0]
             await journal.write(partial(collecting.collect, stones=stones, mark=last))
+            failpoint("open.collected")
     if not log.has(mark):
         await _write_again(log, journal, directory_id)
 
