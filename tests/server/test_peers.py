@@ -219,7 +219,7 @@ async def test_claims_and_strangers(shared: Server, users: list[User]) -> None:
         answer = await in_thread(nobody, "GET", target)
         assert (answer[0], code(answer)) == (403, "PEER_DENIED")
         assert str(shared.path) not in answer[1]
-    for method, target in (("GET", "/metrics"), ("POST", "/v1/reconcile")):
+    for method, target in (("GET", "/metrics"), ("POST", "/v1/reconcile"), ("POST", "/v1/gc")):
         answer = await in_thread(alice, method, target, None if method == "GET" else {})
         assert (answer[0], code(answer)) == (403, "PEER_DENIED")
     info = json.loads((await in_thread(alice, "GET", "/v1/info"))[1])

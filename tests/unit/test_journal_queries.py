@@ -85,7 +85,10 @@ def test_the_feed_pages_without_gap(conn: sqlite3.Connection, size: int) -> None
     assert found == list(range(1, feed.head(conn) + 1))
 
 
-@pytest.mark.parametrize("module", [runs, listing, feed, meta, recover, collecting], ids=lambda module: module.__name__)
+MODULES = [runs, listing, feed, meta, recover, collecting]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_no_query_walks_a_table(conn: sqlite3.Connection, module: ModuleType) -> None:
     """SEARCH follows an index; SCAN would cost more with every run there ever was."""
     queries = {name: sql for name, sql in vars(module).items() if name.startswith("SQL_")}
