@@ -11,7 +11,8 @@ from typing import Any
 
 from durable_supervisor.process.gate import Program, Stdio
 from durable_supervisor.process.program import ConfinementRefused
-from durable_supervisor.sandbox import privileges, seccomp
+from durable_supervisor.sandbox import privileges
+from durable_supervisor.sandbox.calls import seccomp
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.worker.confining import fork_confined
 

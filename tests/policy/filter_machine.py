@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from durable_supervisor.sandbox import bpf
-from durable_supervisor.sandbox.bpf import Instruction
+from durable_supervisor.sandbox.calls import bpf
+from durable_supervisor.sandbox.calls.bpf import Instruction
 
 _DATA = struct.Struct("<iIQ6Q")  # struct seccomp_data
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.sandbox import cgroups, run_cgroups
 from durable_supervisor.sandbox.plan import Plan
+from durable_supervisor.sandbox.resources import cgroups, run_cgroups
 from durable_supervisor.supervisor.probing import machine_facts
 from tests.policy.carry_out import NotExecuted, carried_out
 from tests.policy.conftest import Hostile

@@ -14,7 +14,7 @@ import pytest
 
 from durable_supervisor import Command, Grant, Limits, Policy, Supervisor, Terminal
 from durable_supervisor.model.policy import Access, FilesBackend
-from durable_supervisor.sandbox import bubblewrap, landlock, paths
+from durable_supervisor.sandbox.files import bubblewrap, landlock, paths
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.supervisor.confinement import Asked, confinement
 from durable_supervisor.supervisor.confining_files import Found

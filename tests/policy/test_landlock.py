@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.sandbox import landlock
+from durable_supervisor.sandbox.files import landlock
 
 SOURCE = Path(__file__).parents[2] / "src"
 
 CODE = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from durable_supervisor.sandbox import landlock, paths, privileges
+from durable_supervisor.sandbox import privileges
+from durable_supervisor.sandbox.files import landlock, paths
 folder, abi, scoped_only, outsider = sys.argv[2], int(sys.argv[3]), sys.argv[4] == "scope", int(sys.argv[5])
 landlock.probe = lambda: abi
 privileges.gain_none()

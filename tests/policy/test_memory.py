@@ -7,7 +7,7 @@ import os
 import pytest
 
 from durable_supervisor import Policy
-from durable_supervisor.sandbox import cgroups
+from durable_supervisor.sandbox.resources import cgroups
 from tests.contract.runs import Marker, gone
 from tests.policy.confined import Confined
 from tests.policy.conftest import Hostile

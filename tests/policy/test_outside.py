@@ -16,7 +16,7 @@ import pytest
 
 from durable_supervisor import Policy
 from durable_supervisor.model.command import Terminal
-from durable_supervisor.sandbox import landlock
+from durable_supervisor.sandbox.files import landlock
 from tests.policy.confined import Confined
 from tests.policy.conftest import Hostile
 from tests.policy.test_network import attempts, done

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Grant, Policy
-from durable_supervisor.sandbox import bubblewrap
+from durable_supervisor.sandbox.files import bubblewrap
 from tests.policy.confined import Confined, attempts
 from tests.policy.conftest import Hostile
 

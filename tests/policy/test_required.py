@@ -36,7 +36,8 @@ NOBODY = 65534
 # In the host, before anything else: it and all that it starts can make no namespace any more.
 WITHOUT_NAMESPACES = """
 from durable_supervisor import Policy
-from durable_supervisor.sandbox import privileges, seccomp
+from durable_supervisor.sandbox import privileges
+from durable_supervisor.sandbox.calls import seccomp
 rules = {"sockets": None, "io_uring": False, "tracing": False, "user_namespaces": True, "metadata": False}
 privileges.drop()
 seccomp.install(rules)

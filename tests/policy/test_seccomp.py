@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.sandbox import seccomp
-from durable_supervisor.sandbox.bpf import Instruction, assemble, encode
-from durable_supervisor.sandbox.syscalls import MACHINES, NEWEST, Machine, this_machine
+from durable_supervisor.sandbox.calls import seccomp
+from durable_supervisor.sandbox.calls.bpf import Instruction, assemble, encode
+from durable_supervisor.sandbox.calls.syscalls import MACHINES, NEWEST, Machine, this_machine
 from tests.policy.filter_machine import answer
 
 STRICT: dict[str, object] = {

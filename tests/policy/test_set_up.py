@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor.model.enforcement import AXES, axis_report
-from durable_supervisor.sandbox import landlock, seccomp
+from durable_supervisor.sandbox.calls import seccomp
+from durable_supervisor.sandbox.files import landlock
 from durable_supervisor.sandbox.plan import LANDLOCK, Files, Plan
 from tests.policy.carry_out import NotExecuted, carried_out
 

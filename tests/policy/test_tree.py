@@ -10,7 +10,7 @@ import pytest
 from durable_supervisor import Grant, Policy
 from durable_supervisor.model.enforcement import SUBREAPER
 from durable_supervisor.process.signals import signal_process
-from durable_supervisor.sandbox import cgroups
+from durable_supervisor.sandbox.resources import cgroups
 from tests.contract.runs import Marker, appear, gone
 from tests.policy.confined import Confined
 from tests.policy.conftest import Hostile

@@ -56,7 +56,7 @@ class _Steps:
         self.give_up("privileges", {"applied": PARTIAL, "mechanism": "no_new_privs", "reason": reason})
 
     def _without_mounts(self, reason: str) -> None:
-        from .cgroups import MAY_LEAVE
+        from .resources.cgroups import MAY_LEAVE
 
         for axis, report in self.plan.axes.items():
             mechanism = report.get("mechanism")
@@ -79,7 +79,7 @@ class _Steps:
 
     def _metadata_is_open(self, files: Files, reason: str) -> None:
         """Also truncation, where this Landlock does not hold it."""
-        from . import landlock
+        from .files import landlock
 
         files.mounts = False
         found = METADATA if files.abi >= landlock.TRUNCATE_SINCE else f"{METADATA}; {TRUNCATION}"
@@ -87,7 +87,7 @@ class _Steps:
 
     def files(self, files: Files) -> None:
         """Read-only mounts, then privileges, then Landlock: on the very files that were looked at first."""
-        from . import landlock, paths, readonly
+        from .files import landlock, paths, readonly
 
         grants = paths.open_grants(files)
         if files.mounts:
@@ -106,7 +106,9 @@ class _Steps:
 
     def wrapped(self, files: Files) -> None:
         """What bubblewrap is given; it does the rest, or does not execute the program."""
-        from . import bubblewrap, landlock, paths, privileges, seccomp
+        from . import privileges
+        from .calls import seccomp
+        from .files import bubblewrap, landlock, paths
 
         grants, program = paths.open_grants(files), paths.open_program(self.executable)
         try:
@@ -131,7 +133,7 @@ class _Steps:
             self.give_up("privileges", failed(_text("privileges", error)))
 
     def scope(self) -> None:
-        from . import landlock
+        from .files import landlock
 
         try:
             landlock.restrict(None, sockets=self.plan.network is None)
@@ -139,7 +141,7 @@ class _Steps:
             self.give_up("privileges", failed(_text("landlock", error)))
 
     def rlimits(self) -> None:
-        from . import rlimits
+        from .resources import rlimits
 
         try:
             rlimits.apply(self.plan.rlimits)
@@ -149,7 +151,7 @@ class _Steps:
                     self.give_up(axis, failed(_text("setrlimit", error)))
 
     def seccomp(self) -> None:
-        from . import seccomp
+        from .calls import seccomp
 
         try:
             seccomp.install(self.plan.seccomp | {"sockets": self.sockets})
@@ -193,13 +195,13 @@ def _load(plan: Plan) -> None:
     if any(plan.namespaces.values()):
         from . import namespaces  # noqa: F401
     if plan.files is not None or plan.landlock_scope:
-        from . import landlock, paths, readonly  # noqa: F401
+        from .files import landlock, paths, readonly  # noqa: F401
     if plan.privileges:
         from . import privileges  # noqa: F401
     if plan.rlimits:
-        from . import rlimits  # noqa: F401
+        from .resources import rlimits  # noqa: F401
     if plan.seccomp:
-        from . import seccomp  # noqa: F401
+        from .calls import seccomp  # noqa: F401
 
 
 def _text(step: str, error: OSError) -> str:

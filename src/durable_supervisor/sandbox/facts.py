@@ -16,7 +16,7 @@ class Facts:
 
     ``landlock`` is the ABI (0: none), ``bubblewrap`` the path of one that works.  ``namespaces``:
     which of ``user``, ``net`` and ``mount`` can be made; the last two inside the first unless ``privileged``.
-    ``cgroups``: where a run's groups can be made, see `sandbox.cgroups`.  ``failed``: why a probe
+    ``cgroups``: where a run's groups can be made, see `sandbox.resources.cgroups`.  ``failed``: why a probe
     could not tell, by its name.
     """
 

@@ -64,7 +64,7 @@ class Plan:
     # user_namespaces, metadata
     seccomp: dict[str, object]
     landlock_scope: bool  # keep it from tracing and signalling what is outside
-    cgroups: dict[str, object] | None  # see `sandbox.cgroups`
+    cgroups: dict[str, object] | None  # see `sandbox.resources.cgroups`
     rlimits: list[tuple[int, int, int]]  # resource, soft, hard
     privileges: bool
     cpu_seconds: float | None  # of the whole tree, watched by the worker

@@ -10,7 +10,15 @@ from __future__ import annotations
 import os
 import sys
 
-PROBES = ("privileges", "seccomp", "landlock", "namespaces", "cgroups", "bubblewrap")
+# Name of each, in their order: its module in this package.
+PROBES = {
+    "privileges": "privileges",
+    "seccomp": "calls.seccomp",
+    "landlock": "files.landlock",
+    "namespaces": "namespaces",
+    "cgroups": "resources.cgroups",
+    "bubblewrap": "files.bubblewrap",
+}
 
 
 def main() -> None:
@@ -18,10 +26,10 @@ def main() -> None:
     import json
     from importlib import import_module
 
-    for name in PROBES:
+    for name, module in PROBES.items():
         line: dict[str, object] = {"probe": name}
         try:
-            line["found"] = import_module(f"durable_supervisor.sandbox.{name}").probe()
+            line["found"] = import_module(f"durable_supervisor.sandbox.{module}").probe()
         except Exception as error:  # noqa: BLE001  whatever it is, it is no proof that the thing works
             line["failed"] = f"{type(error).__name__}: {error}"
         os.write(1, json.dumps(line).encode() + b"\n")

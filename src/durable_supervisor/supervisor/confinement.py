@@ -14,11 +14,11 @@ from ..model.command import Limits
 from ..model.enforcement import AXES, FULL, NONE, PARTIAL, SUBREAPER, axis_report, refused
 from ..model.errors import SupervisorError
 from ..model.policy import Policy
-from ..sandbox import cgroups, rlimits
 from ..sandbox.child import MEMORY, SETTINGS
 from ..sandbox.facts import Facts
-from ..sandbox.landlock import MOVE_SINCE
+from ..sandbox.files.landlock import MOVE_SINCE
 from ..sandbox.plan import BUBBLEWRAP, Plan
+from ..sandbox.resources import cgroups, rlimits
 from . import confining_files
 
 _CGROUPS = "/sys/fs/cgroup"  # where they are mounted, but for odd systems

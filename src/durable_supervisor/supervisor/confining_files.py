@@ -9,7 +9,7 @@ from ..model.enforcement import FULL, NONE, PARTIAL
 from ..model.policy import Policy
 from ..sandbox.child import METADATA, TRUNCATION
 from ..sandbox.facts import Facts
-from ..sandbox.landlock import TRUNCATE_SINCE
+from ..sandbox.files.landlock import TRUNCATE_SINCE
 from ..sandbox.plan import BUBBLEWRAP, LANDLOCK, Files, Plan
 
 _WRITING = ("write", "all")

@@ -9,7 +9,7 @@ from typing import Any
 from ..journal import runs
 from ..journal.connection import Journal
 from ..model.states import OPEN_STATES
-from ..sandbox import cgroups, run_cgroups
+from ..sandbox.resources import cgroups, run_cgroups
 
 
 class Leftovers:

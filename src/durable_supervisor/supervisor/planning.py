@@ -11,7 +11,7 @@ import os
 from ..model.errors import Phase, SupervisorError, invalid
 from ..model.policy import Policy, contradiction
 from ..model.request import StartRequest
-from ..sandbox.paths import EXECUTABLE
+from ..sandbox.files.paths import EXECUTABLE
 from .confinement import Asked, Ruling, confinement
 from .confining_files import Found, is_within
 from .hosting import short_of

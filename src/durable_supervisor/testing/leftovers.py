@@ -19,7 +19,7 @@ from ..process.locks import LockState, probe_lock
 from ..process.signals import signal_process
 from ..runlog.evidence import read_evidence
 from ..runlog.paths import RunPaths, list_attempts, list_shards
-from ..sandbox import cgroups, run_cgroups
+from ..sandbox.resources import cgroups, run_cgroups
 
 _ROUNDS = 100
 _PAUSE = 0.01

@@ -28,7 +28,7 @@ def fork_confined(
     plan = Plan.from_message(message)
     executable = program.path
     if plan.files is not None and plan.files.backend == BUBBLEWRAP:
-        from ..sandbox import bubblewrap
+        from ..sandbox.files import bubblewrap
 
         path, argv = bubblewrap.wrap(program.path, program.argv, plan, program.cwd)
         program = Program(path, argv, program.cwd, program.env, program.umask)

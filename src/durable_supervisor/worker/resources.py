@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from ..sandbox.plan import Plan
-from ..sandbox.run_cgroups import RunCgroups
+from ..sandbox.resources.run_cgroups import RunCgroups
 from .poller import Poller
 from .tending import OUT_OF_MEMORY
 

@@ -3,7 +3,7 @@
 A process cannot leave its groups by forking, by another session or by losing its parent; only by writing
 to the files of groups, which is why those are read-only for a confined program wherever that can be had.
 
-The plan's part is made by `sandbox.cgroups.layout`.
+The plan's part is made by `sandbox.resources.cgroups.layout`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # as in `typing`, which a worker does not load
     from collections.abc import Mapping
 
-    from ..model.command import Limits
+    from ...model.command import Limits
 
 _CPU_GRACE = 2  # seconds from SIGXCPU to SIGKILL
 _AXES = {

@@ -10,7 +10,7 @@ import os
 import stat
 import struct
 
-from .kernel import call
+from ..kernel import call
 from .paths import ALL, DEVICE, EXECUTE, READ, WRITE, Open
 
 # The same numbers on every machine (asm-generic/unistd.h).

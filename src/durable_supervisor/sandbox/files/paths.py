@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
-from .plan import Files, Refused
+from ..plan import Files, Refused
 
 READ, EXECUTE, WRITE, ALL, DEVICE = "read", "execute", "write", "all", "device"
 

@@ -11,10 +11,10 @@ import errno
 import os
 import socket
 
+from ..kernel import prctl
+from ..trial import succeeds
 from .bpf import ALLOWED, INSTRUCTION_SIZE, Argument, Case, Rule, assemble, encode
-from .kernel import prctl
 from .syscalls import this_machine
-from .trial import succeeds
 
 _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 22, 38  # prctl(2)
 _SECCOMP_MODE_FILTER = 2

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import struct
 
-from .kernel import call
+from ..kernel import call
+from ..plan import Refused
 from .paths import ALL, WRITE, Open
-from .plan import Refused
 
 # The same numbers on every machine (asm-generic/unistd.h).
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442

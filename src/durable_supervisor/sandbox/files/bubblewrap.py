@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 
+from ..plan import Files, Plan
+from ..trial import succeeds
 from .paths import ALL, DEVICES, EXECUTABLE, READABLE, WRITE, Open
-from .plan import Files, Plan
-from .trial import succeeds
 
 _PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap")
 _PROGRAM_FD, _FILTER_FD = 298, 299

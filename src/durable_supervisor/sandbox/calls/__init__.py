@@ -1,0 +1,1 @@
+"""System calls: the filter that refuses those which would lead around a policy."""
