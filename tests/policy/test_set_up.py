@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -97,6 +98,34 @@ def test_a_grant_that_is_another_directory_by_now_is_refused_also_at_best_effort
     with pytest.raises(NotExecuted) as caught:
         carried_out(plan, ["/bin/sh", "-c", SCRIPT], str(tmp_path))
     assert caught.value.args == ("files", "a grant is not what it was when the run was admitted")
+    assert not (tmp_path / "made").exists()
+
+
+# More descriptors than there can be: the kernel refuses that to everybody, root included.
+TOO_MANY_FILES = (resource.RLIMIT_NOFILE, resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+
+def a_limit_that_cannot_be_set(required: bool) -> Plan:
+    plan = Plan()
+    plan.rlimits = [TOO_MANY_FILES]
+    for axis in AXES:
+        plan.axes[axis] = {**axis_report(None), "required": False}
+    plan.axes["open_files"] = {**axis_report(3, "full", "rlimit"), "required": required}
+    return plan
+
+
+def test_a_limit_that_could_not_be_set_is_told() -> None:
+    ended = carried_out(a_limit_that_cannot_be_set(required=False), ["/bin/true"], "/")
+    open_files = ended.report["open_files"]
+    assert (open_files["applied"], open_files["mechanism"]) == ("none", None)
+    assert "setrlimit" in open_files["reason"]
+
+
+def test_a_required_limit_that_could_not_be_set_refuses_the_start(tmp_path: Path) -> None:
+    argv = ["/bin/touch", str(tmp_path / "made")]
+    with pytest.raises(NotExecuted) as caught:
+        carried_out(a_limit_that_cannot_be_set(required=True), argv, "/")
+    assert caught.value.args[0] == "open_files"
     assert not (tmp_path / "made").exists()
 
 

@@ -143,12 +143,9 @@ class _Steps:
     def rlimits(self) -> None:
         from .resources import rlimits
 
-        try:
-            rlimits.apply(self.plan.rlimits)
-        except OSError as error:
-            for axis, report in self.plan.axes.items():
-                if report.get("mechanism") == RLIMIT:
-                    self.give_up(axis, failed(_text("setrlimit", error)))
+        for axis, reason in rlimits.apply(self.plan.rlimits).items():
+            if self.plan.axes[axis].get("mechanism") == RLIMIT:  # else a group holds it
+                self.give_up(axis, failed(reason))
 
     def seccomp(self) -> None:
         from .calls import seccomp
