@@ -96,6 +96,19 @@ def test_where_there_are_none_there_is_no_layout(found: dict[str, object]) -> No
     assert cgroups.mechanism(found, "tree") is None
 
 
+def test_the_accounts_of_a_group_that_its_program_left_and_removed() -> None:
+    parent = machine_facts().cgroups.get("v1", {}).get("cpuacct")
+    if parent is None:
+        pytest.skip(f"uid {os.geteuid()} can make no group for cpuacct of version 1 here")
+    name = f"test.{os.getpid()}.1"
+    groups = run_cgroups.RunCgroups({"v1": {"cpuacct": parent}, "accounts": True}, name)
+    assert groups.make() == {}
+    assert groups.cpu_seconds() == 0
+    os.rmdir(Path(parent, f"{run_cgroups.PREFIX}{name}"))
+    assert groups.cpu_seconds() is None
+    groups.remove()
+
+
 @pytest.fixture
 def pids_alone() -> Iterator[run_cgroups.RunCgroups]:
     """A group of version 1 with the pids controller, which nothing kills at once."""

@@ -30,6 +30,28 @@ async def directory_of(confined: Confined) -> str:
     return str(await confined.runs.sup.journal.read(meta.directory_id))
 
 
+# Moves the shell up out of each of its groups, and removes those.
+LEAVE = """
+for group in $(find /sys/fs/cgroup -type d -name "dsup-*.$DURABLE_SUPERVISOR_RUN_ID.*"); do
+    echo $$ >"$group/../cgroup.procs" && rmdir "$group" && echo left
+done
+"""
+
+
+async def test_a_program_that_leaves_its_groups_and_removes_them_is_ended_and_accounted_for(
+    confined: Confined, marker: Marker
+) -> None:
+    """Limits alone leave it its privileges: what was reported as partial goes, and nothing else."""
+    needs_group("memory")
+    argv = ["sh", "-c", f"{LEAVE}{DAEMON.format(marker)}; sleep 1.2; exit 3"]
+    ended = await confined(argv, **LIMITS, max_cpu_seconds=1, grace=0.1)
+    assert "left" in ended.lines, ended.stderr
+    assert (ended.outcome, ended.exit_code) == ("exited", 3)
+    assert ended.receipt["cleanup_confirmed"]
+    assert ended.enforcement["memory"]["applied"] == "partial"
+    gone(marker)
+
+
 async def test_a_run_without_a_plan_has_no_group(confined: Confined) -> None:
     run = await confined.start(["sleep", "60"])
     view = await confined.runs.sup.inspect(run.id)

@@ -111,7 +111,12 @@ class _Watch:
             self._poller.cancel(timer)
 
     def _memory_is_short(self) -> None:
-        self._looks = _OOM_LOOKS if self._groups.oom_heard(self._fd) else 0
+        try:
+            may_follow = self._groups.oom_heard(self._fd)
+        except OSError:  # a program that could leave its group has removed it: it would be ready for ever
+            self._poller.forget(self._fd)
+            return
+        self._looks = _OOM_LOOKS if may_follow else 0
         self._look_at_memory()
 
     def _look_at_memory(self) -> None:

@@ -103,6 +103,7 @@ class RunCgroups:
         """What the descriptor of `oom_watch` told was heard: it tells the next.
 
         True where that was the want alone, and a kill may follow without a word: in version 1.
+        Raises OSError for a group that is gone.
         """
         if "memory" in self._v1:
             os.read(fd, 8)
@@ -118,8 +119,11 @@ class RunCgroups:
         directory = self._v1.get("cpuacct")
         if directory not in self._made:
             return None
-        with open(os.path.join(directory, "cpuacct.usage"), "rb") as file:
-            return int(file.read()) / 1e9
+        try:
+            with open(os.path.join(directory, "cpuacct.usage"), "rb") as file:
+                return int(file.read()) / 1e9
+        except OSError:
+            return None  # removed by a program that could leave it
 
     def remove(self) -> None:
         """Remove them once empty.  One that is not stays, for whoever ends what is left: `leftovers`."""
