@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import socket
 import sqlite3
 import stat
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.journal import files, meta
+from durable_supervisor.journal import files, meta, migrate
 from durable_supervisor.journal.connection import Journal
 from durable_supervisor.journal.reader import JournalReader
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
@@ -157,6 +159,29 @@ async def test_what_a_deleted_journal_left_is_not_replayed_into_a_new_one(tmp_pa
     async with await Journal.open(path) as journal:
         old = "SELECT count(*) FROM sqlite_master WHERE name = 'old'"
         assert await journal.read(lambda conn: conn.execute(old).fetchone()[0]) == 0
+
+
+async def test_a_journal_whose_maker_was_cut_off_is_made_anew(tmp_path: Path) -> None:
+    """SQLite's rollback file stands beside it, which only a writer can do away with."""
+    making = tmp_path / "making"
+    making.mkdir()
+    with contextlib.closing(sqlite3.connect(making / "journal.db", isolation_level=None)) as maker:
+        maker.execute("PRAGMA cache_size = 1")  # so that it writes before it commits
+        maker.execute("BEGIN IMMEDIATE")
+        maker.execute("CREATE TABLE half (made)")
+        for _ in range(50):
+            maker.execute("INSERT INTO half VALUES (randomblob(4000))")
+        for name in ("journal.db", "journal.db-journal"):
+            shutil.copy(making / name, tmp_path / name)
+    assert (tmp_path / "journal.db-journal").stat().st_size > 0
+    path = tmp_path / "journal.db"
+    path.chmod(0o600)
+    with pytest.raises(SupervisorError) as caught:
+        JournalReader.open(path)
+    assert caught.value.code is ErrorCode.JOURNAL_MISSING
+    async with await Journal.open(path) as journal:
+        assert await journal.read(migrate.schema_version) == len(migrate.load())
+    assert not (tmp_path / "journal.db-journal").exists()
 
 
 async def test_a_path_too_long_for_sqlite_is_refused(tmp_path: Path) -> None:

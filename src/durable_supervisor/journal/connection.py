@@ -18,7 +18,7 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from . import files, migrate, thread
 from .batch import Done, Failed, Work, run_batch
 from .bell import Bell
-from .errors import busy, is_busy, missing, translate
+from .errors import busy, is_busy, is_half_made, missing, translate
 from .reader import in_snapshot
 
 T = TypeVar("T")
@@ -87,7 +87,11 @@ class Journal:
         # Read-only first: a journal of a newer version must not even be checkpointed.
         reader = await _connect(files.read_only_uri(place), uri=True)
         try:
-            await _patiently(reader, partial(migrate.check_version, known=len(migrations)), busy_seconds)
+            try:
+                await _patiently(reader, partial(migrate.check_version, known=len(migrations)), busy_seconds)
+            except SupervisorError as error:
+                if error.__cause__ is None or not is_half_made(error.__cause__):
+                    raise
             files.narrow(place)
             writer = await _connect(place, uri=False)
         except BaseException:
@@ -245,7 +249,8 @@ async def _patiently(
 
 
 def _configure(conn: sqlite3.Connection) -> None:
-    conn.execute("PRAGMA synchronous = FULL")
+    # EXTRA: the rollback file of the switch to WAL must not come back after a power loss.
+    conn.execute("PRAGMA synchronous = EXTRA")
     conn.execute("PRAGMA recursive_triggers = ON")  # else INSERT OR REPLACE would go round the guards
     conn.execute("PRAGMA trusted_schema = OFF")
     mode = conn.execute("PRAGMA journal_mode = WAL").fetchone()[0]

@@ -66,6 +66,14 @@ def is_full(error: BaseException) -> bool:
     return primary_code(error) == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorcode", 0) in _SHM_SPACE
 
 
+def is_half_made(error: BaseException) -> bool:
+    """Was its maker cut off, so that the next to write must first roll that back?
+
+    A journal has such a rollback file only until it becomes a write-ahead log, before anything is in it.
+    """
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK
+
+
 def lacks_room(error: BaseException) -> bool:
     """May it be that a file which SQLite needs beside the journal cannot be made, since the disk is full?"""
     return is_full(error) or primary_code(error) == sqlite3.SQLITE_CANTOPEN

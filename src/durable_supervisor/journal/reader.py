@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ..model.errors import Phase, SupervisorError
 from . import files, migrate
-from .errors import busy, lacks_room, missing, translate
+from .errors import busy, is_half_made, lacks_room, missing, translate
 
 T = TypeVar("T")
 
@@ -51,6 +51,8 @@ class JournalReader:
         except SupervisorError as error:
             # A full disk has no room for the -shm file that even reading needs.  Without an
             # owner nothing changes the file; should one come meanwhile, `read` finds out.
+            if error.__cause__ and is_half_made(error.__cause__):
+                raise missing(Phase.READ) from error
             at_rest = files.at_rest(place) if error.__cause__ and lacks_room(error.__cause__) else None
             if at_rest is None:
                 raise

@@ -150,6 +150,9 @@ def _start(spec: Spec, tending: Tending, log: LogWriter, directory_id: str) -> b
     except HostGone:
         tending.refuse_without_host()
         return False
+    except LogFullError:
+        # That no release is in the log is the proof that it never ran; to write more might add it late.
+        return False
     except StartFailure as failure:
         failpoint("worker.exec_failed")
         tending.refuse(failure)

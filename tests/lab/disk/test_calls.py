@@ -1,0 +1,155 @@
+"""Each single call to the disk, of owner and worker, fails, is cut short, or is the last of its process.
+
+Whatever it was: errors are typed, the directory opens afterwards, nothing is executed twice, and what is
+told of the run is what its program wrote down.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.harness import ROOT, end_all
+from tests.crash.world import check_guarantees
+from tests.lab.disk import driver
+from tests.lab.disk.driver import EVERY, made
+from tests.lab.disk.faults import Action, Faults, Role
+from tests.lab.forms import FULL
+
+OWNER_CALLS = 130  # somewhat more than a short life has, from an empty directory to its end
+WORKER_CALLS = 12
+LOUD_CALLS = 140
+FOR_GOOD = -1
+LASTING = ("finished", "not_started")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A strike at every call of somebody; ``settled``: how the run may end then."""
+
+    action: Action
+    role: Role
+    error: int = 0
+    times: int = 1
+    loud: bool = False
+    settled: tuple[str, ...] = EVERY
+
+    @property
+    def calls(self) -> int:
+        if self.role is Role.OWNER:
+            return OWNER_CALLS
+        return LOUD_CALLS if self.loud else WORKER_CALLS
+
+    def strikes(self, calls: Iterable[int]) -> list[dict[str, Any]]:
+        words = {"action": self.action, "role": self.role, "error": self.error, "times": self.times}
+        return [{**words, "loud": self.loud, "skip": call} for call in calls]
+
+
+FAIL, SHORT, DIE, DIE_TORN = Action.FAIL, Action.SHORT, Action.DIE, Action.DIE_TORN
+OWNER, WORKER = Role.OWNER, Role.WORKER
+SWEEPS = {
+    "a call of the owner gets EIO": Sweep(FAIL, OWNER, errno.EIO),
+    "a call of the owner gets ENOSPC": Sweep(FAIL, OWNER, errno.ENOSPC),
+    "a call of the owner gets EROFS": Sweep(FAIL, OWNER, errno.EROFS),
+    "every call of the owner gets EIO from then on": Sweep(FAIL, OWNER, errno.EIO, times=FOR_GOOD),
+    "a write of the owner is short": Sweep(SHORT, OWNER),
+    # From its release on a run keeps its outcome; before it, that it never ran is known.
+    "a call of the worker gets EIO": Sweep(FAIL, WORKER, errno.EIO, settled=LASTING),
+    "a call of the worker gets ENOSPC": Sweep(FAIL, WORKER, errno.ENOSPC, settled=LASTING),
+    "every call of the worker gets EIO for a while": Sweep(
+        FAIL, WORKER, errno.EIO, times=FOR_GOOD, settled=LASTING
+    ),
+    "a call of a loud worker gets EIO": Sweep(FAIL, WORKER, errno.EIO, loud=True, settled=LASTING),
+    "a call of a loud worker gets ENOSPC": Sweep(FAIL, WORKER, errno.ENOSPC, loud=True, settled=LASTING),
+    "a write of the worker is short": Sweep(SHORT, WORKER, loud=True, settled=("finished",)),
+    "the worker dies before a call": Sweep(DIE, WORKER),
+    "the worker dies in a write": Sweep(DIE_TORN, WORKER),
+    "a loud worker dies before a call": Sweep(DIE, WORKER, loud=True),
+    "a loud worker dies in a write": Sweep(DIE_TORN, WORKER, loud=True),
+}
+# Where something was found once, and a few more.
+SAMPLE = {
+    "a call of the owner gets EIO": [20, 33, 60],
+    "a call of the owner gets ENOSPC": [24],
+    "a call of the worker gets EIO": [2, 5],
+    "a call of a loud worker gets ENOSPC": [8],
+    "a loud worker dies in a write": [11],
+}
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Iterator[Faults]:
+    found = Faults(tmp_path, tmp_path / "disks")
+    yield found
+    found.close()
+
+
+def drive(faults: Faults, folder: Path, plan: list[dict[str, Any]]) -> subprocess.Popen[str]:
+    env = {**os.environ, **faults.environment(Role.OWNER), "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    command = [sys.executable, str(driver.__file__), str(folder), json.dumps(plan)]
+    return subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def experiments(faults: Faults, folder: Path, plan: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What became of each; none may have broken a guarantee, and some call of each must have been there."""
+    with drive(faults, folder, plan) as driven:
+        assert driven.stdout is not None
+        found = [json.loads(line) for line in driven.stdout]
+    assert driven.returncode == 0
+    assert len(found) == len(plan)
+    broken = [one for one in found if "broken" in one]
+    assert not broken, f"{len(broken)} of {len(found)}, first:\n{json.dumps(broken[0], indent=1)}"
+    return found
+
+
+async def test_a_sample_of_the_calls(faults: Faults, tmp_path: Path) -> None:
+    plan = [strike for name, calls in SAMPLE.items() for strike in SWEEPS[name].strikes(calls)]
+    names = [name for name, calls in SAMPLE.items() for _ in calls]
+    for name, one in zip(names, experiments(faults, tmp_path, plan), strict=True):
+        assert one["settled"] in SWEEPS[name].settled, one
+
+
+@pytest.mark.skipif(not FULL, reason="a sample is taken above; `make lab` takes all")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", SWEEPS)
+def test_each_call(faults: Faults, tmp_path: Path, name: str) -> None:
+    sweep = SWEEPS[name]
+    found = experiments(faults, tmp_path, sweep.strikes(range(sweep.calls)))
+    report(name, found)
+    assert {one["settled"] for one in found} <= set(sweep.settled)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("action", [Action.DIE, Action.DIE_TORN])
+async def test_a_call_is_the_last_of_the_owner(tmp_path: Path, action: Action) -> None:
+    """Also while the journal is being made."""
+    chosen = range(OWNER_CALLS) if FULL else [20 if action is Action.DIE else 60]
+    for strike in Sweep(action, OWNER).strikes(chosen):
+        folder = tmp_path / f"at-{strike['skip']}"
+        folder.mkdir()
+        mine = Faults(folder, folder / "disks")
+        with drive(mine, folder, [strike]) as driven:
+            driven.communicate(timeout=60)
+        mine.close()
+        world = made(folder / "disks" / "0")
+        await check_guarantees(world, EVERY)
+        end_all(world.state_dir)
+
+
+def report(what: str, found: list[dict[str, Any]]) -> None:
+    """For ``make lab``: how often each kind of call was struck, and how it ended."""
+    counts: dict[str, int] = {}
+    for one in found:
+        end = f"{one['call'] or 'none'} -> {one.get('refused') or one.get('outcome')}, {one['settled']}"
+        counts[end] = counts.get(end, 0) + 1
+    for end, count in sorted(counts.items()):
+        print(f"{what}: {count:4} {end}")
