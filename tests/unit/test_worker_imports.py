@@ -61,6 +61,11 @@ def test_the_worker_stays_within_its_layers() -> None:
     assert layers_of(*(name for name in worker_modules() if name not in FOR_A_PLAN)) <= ALLOWED
 
 
+def test_the_worker_raises_none_of_the_errors_that_callers_get() -> None:
+    """Their codes are enums, which take memory in each of many idle workers."""
+    assert "durable_supervisor.model.errors" not in loaded_by(*worker_modules())
+
+
 def test_what_carries_out_a_plan_reaches_the_sandbox_and_nothing_else() -> None:
     assert layers_of(*worker_modules()) <= ALLOWED | {"sandbox"}
 

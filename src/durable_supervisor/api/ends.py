@@ -9,8 +9,7 @@ from typing import Final
 
 from ..model.arguments import MAX_PAGE
 from ..model.command import Command
-from ..model.enforcement import refused
-from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.errors import ErrorCode, Phase, SupervisorError, enforcement_refused
 from ..model.events import Kind
 from ..model.result import RunResult, tail_text
 from ..model.states import OPEN_STATES
@@ -73,7 +72,7 @@ async def why_not_started(verbs: Verbs, seen: RunView, command: Command) -> Supe
 
 def _refusal(seen: RunView, told: dict[str, object], command: Command) -> SupervisorError:
     if seen.reason == ErrorCode.ENFORCEMENT_REFUSED.value:
-        return refused(str(told.get("axis")), str(told.get("detail")))
+        return enforcement_refused(str(told.get("axis")), str(told.get("detail")))
     if told.get("step") == "resolve" and "/" not in command.argv[0]:
         return not_on_path(seen.argv[0], str(told.get("error")))
     details: dict[str, object] = {

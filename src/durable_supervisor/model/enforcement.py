@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from .errors import ErrorCode, Phase, SupervisorError
-
 # In the order in which reports show them.
 AXES = ("tree", "files", "network", "memory", "cpu", "processes", "open_files", "file_size", "privileges")
 
@@ -28,14 +26,3 @@ def unconfined() -> dict[str, dict[str, object]]:
     report = {axis: axis_report(None) for axis in AXES}
     report["tree"] = axis_report(True, FULL, SUBREAPER)
     return report
-
-
-def refused(axis: str, reason: str) -> SupervisorError:
-    """``ENFORCEMENT_REFUSED``: the axis is required, and cannot be had as asked."""
-    return SupervisorError(
-        ErrorCode.ENFORCEMENT_REFUSED,
-        f"{axis} cannot be enforced as required: {reason}",
-        phase=Phase.ADMIT,
-        hint=f"`durable-supervisor doctor` shows what this machine can do; or make {axis} best_effort",
-        details={"axis": axis, "reason": reason},
-    )

@@ -179,3 +179,14 @@ def run_collected(run_id: str, state: str, outcome: dict[str, object] | None) ->
         hint=f"`durable-supervisor inspect {run_id}` shows what is left of it",
         details={"run_id": run_id, "state": state, "outcome": outcome},
     )
+
+
+def enforcement_refused(axis: str, reason: str) -> SupervisorError:
+    """``ENFORCEMENT_REFUSED``: the axis is required, and cannot be had as asked."""
+    return SupervisorError(
+        ErrorCode.ENFORCEMENT_REFUSED,
+        f"{axis} cannot be enforced as required: {reason}",
+        phase=Phase.ADMIT,
+        hint=f"`durable-supervisor capabilities` shows what this machine can do; or make {axis} best_effort",
+        details={"axis": axis, "reason": reason},
+    )

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..model.command import Limits
-from ..model.enforcement import AXES, FULL, NONE, PARTIAL, SUBREAPER, axis_report, refused
-from ..model.errors import SupervisorError
+from ..model.enforcement import AXES, FULL, NONE, PARTIAL, SUBREAPER, axis_report
+from ..model.errors import SupervisorError, enforcement_refused
 from ..model.policy import Policy
 from ..sandbox.child import MEMORY, SETTINGS
 from ..sandbox.facts import Facts
@@ -64,7 +64,7 @@ def confinement(asked: Asked, facts: Facts) -> Plan | SupervisorError:
         report = reports[axis]
         required = asked.requires(axis) and report["requested"] is not None
         if required and report["applied"] != FULL:
-            return refused(axis, str(report["reason"]))
+            return enforcement_refused(axis, str(report["reason"]))
         plan.axes[axis] = {**report, "required": required}
     return plan
 
