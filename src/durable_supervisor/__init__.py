@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ShutdownReport,
         StopReceipt,
     )
+    from .model.backup import BackupReport
     from .model.capabilities import Capabilities, Capability
     from .model.collecting import GcReport
     from .model.command import Command, Completion, Limits, OnLimit, Terminal
@@ -46,11 +47,13 @@ if TYPE_CHECKING:
     from .supervisor.capabilities import capabilities
     from .supervisor.observer import Observer
     from .supervisor.supervisor import Supervisor
+    from .upkeep.backup import backup
 
 _MODULES = {
     "Access": "model.policy",
     "AsyncClient": "client.aio",
     "Attachment": "supervisor.attach",
+    "BackupReport": "model.backup",
     "CancellationToken": "api.cancel",
     "Capabilities": "model.capabilities",
     "Capability": "model.capabilities",
@@ -89,6 +92,7 @@ _MODULES = {
     "Supervisor": "supervisor.supervisor",
     "SupervisorError": "model.errors",
     "Terminal": "model.command",
+    "backup": "upkeep.backup",
     "capabilities": "supervisor.capabilities",
     "connect": "api.connect",
     "open": "api.open",
@@ -98,12 +102,13 @@ _MODULES = {
 }
 
 __all__ = [
-    "Access", "AsyncClient", "Attachment", "CancellationToken", "Capabilities", "Capability", "Client",
-    "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry", "GcReport", "Grant",
-    "Kind", "Lifetime", "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind", "Page",
-    "Phase", "Policy", "Process", "ReconcileReport", "Run", "RunFailedError", "RunResult", "RunState",
-    "RunView", "ServiceInfo", "Session", "ShutdownReport", "StopReceipt", "Stream", "Supervisor",
-    "SupervisorError", "Terminal", "__version__", "capabilities", "connect", "run", "spawn", "stream",
+    "Access", "AsyncClient", "Attachment", "BackupReport", "CancellationToken", "Capabilities", "Capability",
+    "Client", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry", "GcReport",
+    "Grant", "Kind", "Lifetime", "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind",
+    "Page", "Phase", "Policy", "Process", "ReconcileReport", "Run", "RunFailedError", "RunResult",
+    "RunState", "RunView", "ServiceInfo", "Session", "ShutdownReport", "StopReceipt", "Stream",
+    "Supervisor", "SupervisorError", "Terminal", "__version__", "backup", "capabilities", "connect", "run",
+    "spawn", "stream",
 ]  # fmt: skip
 
 

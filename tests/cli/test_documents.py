@@ -56,6 +56,7 @@ def test_the_documents_of_every_verb(cli: Cli, tmp_path: Path) -> None:
     secrets.write_text("nobody-prints-this\n")
     one("export", "export", run_id, "-o", str(tmp_path / "run.zip"))
     one("audit", "audit", run_id, "--secrets-file", str(secrets))
+    one("backup", "backup", str(tmp_path / "copy"))
     one("report", "report", str(tmp_path / "run.zip"), "-o", str(tmp_path / "run.html"))
     for verb, schema in LINES.items():
         lines = cli.ok(verb, "--json", *([] if verb == "feed" else [run_id])).documents

@@ -34,6 +34,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "reconcile": ("verbs_admin", "reconcile"),
     "recover": ("verbs_admin", "recover"),
     "gc": ("verbs_gc", "gc"),
+    "backup": ("verbs_backup", "backup"),
     "feed": ("verbs_events", "feed"),
     "export": ("verbs_bundle", "export"),
     "report": ("verbs_bundle", "report"),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 VERSIONS = {
     "audit": 1,
+    "backup": 1,
+    "backup-manifest": 1,
     "bundle": 1,
     "capabilities": 1,
     "control": 1,

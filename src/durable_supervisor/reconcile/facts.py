@@ -56,6 +56,7 @@ class Reason(str, Enum):
     EXEC_FAILED = "exec_failed"
     RELEASE_UNPROVEN = "release_unproven"
     REBOOTED = "rebooted"
+    COPIED = "copied"
     PROGRAM_ALIVE = "program_alive"
     IDENTITY_MISMATCH = "identity_mismatch"
     PROGRAM_UNPROVABLE = "program_unprovable"

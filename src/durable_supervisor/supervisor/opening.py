@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 from ..journal import listing, meta
 from ..journal.connection import Journal
+from ..journal.copying import copy_mark
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
 from ..process.failpoints import failpoint
@@ -101,10 +102,13 @@ async def _compare_with_logs(place: StateDir, journal: Journal, identity: Identi
     """Every log of the newest shards must have a row: looks at no more than a shard's worth."""
     base = shard_of(identity.first_serial - 1)
     rows = await journal.read(lambda conn: listing.attempts_since(conn, _first_serial(base)))
+    mark = await journal.read(copy_mark)
     for shard in [name for name in list_shards(place.runs) if (len(name), name) >= (len(base), base)]:
         for run_id, attempt in list_runs(place.runs, shard).items():
             if rows.get(run_id, 0) < attempt:
                 judge_stranger(RunPaths(place.runs, shard, run_id), attempt, identity)
+            elif mark is not None:
+                _check_not_of(mark.original, RunPaths(place.runs, shard, run_id), attempt)
 
 
 def judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> None:
@@ -130,6 +134,18 @@ def judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> None:
         with suppress(OSError):
             os.unlink(paths.log(attempt))
         failpoint("open.swept")
+
+
+def _check_not_of(original: str, paths: RunPaths, attempt: int) -> None:
+    """The journal of a backup, put beside the logs of the original, would call runs unknown that go on.
+
+    Raises ``JOURNAL_MISMATCH``.
+    """
+    header = LogReader(paths, attempt).evidence().header
+    if header is not None and header.directory_id == original:
+        raise needs_recovery(
+            ErrorCode.JOURNAL_MISMATCH, "the journal is a backup's, the run logs are the original's"
+        )
 
 
 def check_in_place(place: StateDir, inode: int) -> None:

@@ -6,8 +6,9 @@ import asyncio
 import os
 import time
 from contextlib import suppress
+from functools import partial
 
-from ..journal import meta
+from ..journal import copying, meta
 from ..journal.collecting import rebuild_collected
 from ..journal.connection import Journal
 from ..journal.recover import Conflict
@@ -17,6 +18,7 @@ from ..process.failpoints import failpoint
 from ..runlog.collected import CollectedLog
 from ..runlog.paths import RunPaths, list_runs, list_shards
 from ..runlog.reader import LogReader
+from . import copied
 from . import state_dir as directory
 from .admission import key_id
 from .collected import read as read_tombstones
@@ -61,6 +63,7 @@ async def _rebuild(place: StateDir, journal: Journal) -> dict[str, object]:
     await journal.write(lambda conn: meta.adopt(conn, directory_id, key_id(key)))
     failpoint("recover.adopted")
     report = await journal.write(lambda conn: rebuild_collected(conn, found, stones, mark, now))
+    await _remember_copy(place, journal)
     failpoint("recover.rebuilt")
     told = {*report.added, *report.advanced, *report.kept, *(one.run_id for one in report.conflicts)}
     lost = await asyncio.to_thread(lambda: list(without_header(place.runs, told)))
@@ -75,6 +78,14 @@ async def _rebuild(place: StateDir, journal: Journal) -> dict[str, object]:
         ],
         "damaged_tombstones": len(lines) - len(whole),
     }
+
+
+async def _remember_copy(place: StateDir, journal: Journal) -> None:
+    """The new journal of a copy must say so too: what lives of the runs that were copied is not its own."""
+    mark = await asyncio.to_thread(partial(copied.mark_beside, place.path))
+    if mark is not None:
+        await journal.write(partial(copying.remember_copy, mark=mark))
+        await journal.write(partial(copying.forbid_retries, through=mark.through))
 
 
 async def _set_unusable_aside(place: StateDir) -> str | None:

@@ -10,7 +10,9 @@ from functools import partial
 
 from ..journal import runs
 from ..journal.connection import Journal
+from ..journal.copying import copy_mark
 from ..journal.errors import StaleState
+from ..journal.rows import RunRow
 from ..model.arguments import note_of
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.events import Kind, iso_time
@@ -57,6 +59,8 @@ class Resolver:
         row = await self._reconciler.judge(run_id)
         if row.state not in (RunState.UNKNOWN, RunState.QUARANTINED):
             raise runs.not_resolvable(run_id, row.state)
+        if action != "accept":
+            await self._check_ours(row)
         seen = await self._lookup.view(run_id)
         if action == "kill":  # also of an unknown run: its program is gone, daemons of it may not be
             await self._kill(seen)
@@ -72,6 +76,12 @@ class Resolver:
         paths = self._lookup.paths(row)
         await self._lookup.blocking(lambda: self._tell(paths, row.attempt, word))
         return await self._lookup.view(run_id, live=True)
+
+    async def _check_ours(self, row: RunRow) -> None:
+        """In a copy of another directory, processes of the runs that were copied are the original's."""
+        mark = await self._journal.read(copy_mark)
+        if mark is not None and row.serial <= mark.through:
+            raise _of_the_original(row.run_id)
 
     async def _record(self, run_id: str, action: str, note: str, by_uid: int) -> dict[str, object]:
         now = self._clock.wall_ns()
@@ -150,6 +160,16 @@ class Resolver:
             raise not_confirmed(run_id, "the kill", timeout or 0.0) from None
         finally:
             watch.close()
+
+
+def _of_the_original(run_id: str) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.NOT_CONFIRMED,
+        f"run {run_id} was copied from another directory: what may be left of it is not this one's to end",
+        phase=Phase.CONTROL,
+        hint="end it in the original, or by hand, then `resolve --accept`",
+        details={"run_id": run_id},
+    )
 
 
 def _cannot_prove(run_id: str) -> SupervisorError:

@@ -39,6 +39,7 @@ from .capabilities import CapabilitiesDocument
 from .details import Receipt
 from .events import EventDocument
 from .operating import GcDocument, ServeDocument, ServiceDocument
+from .upkeep import BackupDocument, BackupManifestDocument
 
 
 class StartDocument(Document):
@@ -335,6 +336,8 @@ class ErrorDocument(Document):
 
 SCHEMAS: dict[str, type[BaseModel]] = {
     "audit": AuditDocument,
+    "backup": BackupDocument,
+    "backup-manifest": BackupManifestDocument,
     "bundle": BundleDocument,
     "capabilities": CapabilitiesDocument,
     "control": ControlDocument,

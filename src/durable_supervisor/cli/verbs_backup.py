@@ -1,0 +1,66 @@
+"""``backup``: a copy of a whole state directory."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from durable_supervisor.model.errors import invalid
+
+from . import exit_codes, out
+from .escape import escape_text
+from .options import Json, Settings, SocketPath, StateDir, settings
+from .progress import progress
+from .session import drive
+
+if TYPE_CHECKING:
+    from durable_supervisor.model.backup import BackupReport
+
+_Dest = Annotated[str, typer.Argument(metavar="DEST", help="A new directory; nothing may be there yet.")]
+
+
+def backup(
+    context: typer.Context,
+    dest: _Dest,
+    json: Json = False,
+    state_dir: StateDir = None,
+    socket: SocketPath = None,
+) -> int:
+    """Copy the state directory, of one moment, while it is in use.
+
+    DEST is a state directory of its own. Runs that were not over are unknown in it;
+    no request that it knows is ever executed again.
+
+    \b
+    Example:
+      dsup backup /mnt/backups/agents-2026-05-01
+      dsup list --state-dir /mnt/backups/agents-2026-05-01
+    """
+    shared = settings(context, json, state_dir, socket)
+    if shared.socket is not None:
+        raise invalid("socket", "a service does not hand its files out", "use --state-dir, on its machine")
+    return drive(_backup(shared, dest))
+
+
+async def _backup(shared: Settings, dest: str) -> int:
+    from durable_supervisor.upkeep.backup import backup as make
+
+    report = await make(os.path.expanduser(dest), state_dir=shared.state_dir, tell=progress())
+    if shared.json:
+        out.document(report.to_dict())
+    else:
+        _print(report)
+    return exit_codes.OK
+
+
+def _print(report: BackupReport) -> None:
+    from durable_supervisor.model import quantities
+
+    what = [f"{report.runs} runs", quantities.size(report.bytes)]
+    if report.collected:
+        what.insert(1, f"{report.collected} collected")
+    if report.unsettled:
+        what.append(f"{len(report.unsettled)} of them not over: what became of them is not in it")
+    out.line(escape_text(f"{report.path}  {', '.join(what)}"))

@@ -1,0 +1,73 @@
+"""Copy the log of one run, while its worker may be writing it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from ..bundle.snapshot import Segment, Snapshot
+from ..runlog.create import read_header
+from ..runlog.files import create_file, make_dir, write_all
+from ..runlog.paths import RunPaths
+from ..runlog.tail import Tail
+
+_CHUNK = 1 << 20
+
+Check = Callable[[], None]
+"""Called now and then: raises where nobody wants the rest any more."""
+
+
+def copy_log(log: Snapshot, to: RunPaths, ids: tuple[str, str], check: Check) -> None:
+    """Every segment, byte by byte, but for the directory's id in the headers: from ``ids[0]`` to ``ids[1]``.
+
+    Nothing is synced yet.  Raises OSError.
+    """
+    for segment in log.segments:
+        path = to.segment_file(segment.attempt, segment.key)
+        make_dir(to.dir)
+        make_dir(os.path.dirname(path))
+        fd = create_file(path)
+        try:
+            _copy_segment(segment, fd, ids, check)
+        finally:
+            os.close(fd)
+
+
+def cut_unfinished(paths: RunPaths, attempt: int) -> None:
+    """Leave out the beginning of a record that was being written: the copy's log ends with a whole one."""
+    tail = Tail(paths, attempt)
+    tail.refresh()
+    if tail.bad is not None and tail.bad.damage.torn:
+        os.truncate(paths.segment_file(attempt, tail.key), tail.end)
+
+
+def _copy_segment(segment: Segment, fd: int, ids: tuple[str, str], check: Check) -> None:
+    at = _put(fd, _renamed(segment, ids), 0)
+    while at < segment.size:
+        check()
+        data = os.pread(segment.fd, min(_CHUNK, segment.size - at), at)
+        if not data:
+            raise OSError("a log became shorter while it was copied")
+        at = _put(fd, data, at)
+
+
+def _renamed(segment: Segment, ids: tuple[str, str]) -> bytes:
+    """The header with the copy's id in it; nothing where it is damaged, or of another directory.
+
+    Ids are of one length, and records are told apart by run, attempt and offset: they stay good.
+    """
+    header, length = read_header(segment.fd)
+    if header is None or header.directory_id != ids[0]:
+        return b""
+    header.directory_id = ids[1]
+    text = header.encode()
+    if len(text) != length:
+        raise ValueError("a directory's ids are of one length")
+    return text
+
+
+def _put(fd: int, data: bytes, at: int) -> int:
+    _, number = write_all(fd, [data], at, len(data))
+    if number:
+        raise OSError(number, os.strerror(number))
+    return at + len(data)

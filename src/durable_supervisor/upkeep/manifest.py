@@ -1,0 +1,102 @@
+"""``backup.json``: what a backup was when it was made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .. import __version__
+from ..journal.copying import CopyMark
+from ..model.backup import MANIFEST, BackupReport
+from ..model.events import iso_time
+from ..model.schema import schema_name
+from ..runlog.files import create_file, fsync_dir, open_regular, write_all
+
+FORMAT = 1
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Size in bytes and SHA-256 digest (hex) of a file."""
+
+    size: int
+    sha256: str
+
+
+def files_below(path: str) -> Iterator[str]:
+    """The names of all files in a directory, relative to it, in order."""
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        for name in sorted(names):
+            yield os.path.relpath(os.path.join(folder, name), path)
+
+
+def digest_of(path: str, check: Callable[[], None], *, sync: bool = False) -> Digest:
+    """Reads the file; ``sync``: what was written to it is on the disk then.  Raises OSError."""
+    fd, _ = open_regular(path)
+    digest = hashlib.sha256()
+    try:
+        if sync:
+            os.fsync(fd)
+        at = 0
+        while data := os.pread(fd, _CHUNK, at):
+            check()
+            digest.update(data)
+            at += len(data)
+    finally:
+        os.close(fd)
+    return Digest(at, digest.hexdigest())
+
+
+def write(path: str, report: BackupReport, mark: CopyMark, files: dict[str, Digest]) -> None:
+    """The last file of a backup: all others are synced already.  Raises OSError."""
+    form = {
+        "schema": schema_name("backup-manifest"),
+        "format": FORMAT,
+        "product": "durable-supervisor",
+        "version": __version__,
+        "directory_id": report.directory_id,
+        "original": {"directory_id": mark.original, "through": mark.through},
+        "made_at": iso_time(mark.at_ns),
+        "made_ns": mark.at_ns,
+        "runs": report.runs,
+        "collected": report.collected,
+        "unsettled": report.unsettled,
+        "not_retried": report.not_retried,
+        "files": {name: {"size": one.size, "sha256": one.sha256} for name, one in files.items()},
+    }
+    text = (json.dumps(form, indent=1, allow_nan=False) + "\n").encode("ascii")
+    fd = create_file(os.path.join(path, MANIFEST))
+    try:
+        _, number = write_all(fd, [text], 0, len(text))
+        if number:
+            raise OSError(number, os.strerror(number), MANIFEST)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    for folder, _, _ in os.walk(path):
+        fsync_dir(folder)
+
+
+def read(path: str) -> dict[str, Digest] | None:
+    """The files of a backup, by name; None for a directory that did not begin as one.
+
+    Raises ValueError for something else under that name, OSError.
+    """
+    try:
+        fd, size = open_regular(os.path.join(path, MANIFEST))
+    except FileNotFoundError:
+        return None
+    with open(fd, "rb") as file:
+        form: Any = json.loads(file.read(size))
+    try:
+        if form["product"] != "durable-supervisor" or form["format"] > FORMAT:
+            raise ValueError("not the manifest of a backup that this version knows")
+        return {name: Digest(int(said["size"]), str(said["sha256"])) for name, said in form["files"].items()}
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise ValueError("not the manifest of a backup") from problem
