@@ -19,7 +19,7 @@ from durable_supervisor import RunView, Supervisor, SupervisorError
 from durable_supervisor.model.errors import ErrorCode
 from tests.crash.harness import Ledger, end_all
 from tests.crash.world import World, check_guarantees
-from tests.lab.disk.faults import Action, Call, Faults, Role
+from tests.lab.disk.faults import Action, Faults, Role
 
 # Output of several segments, in both streams, with pauses in which syncs are due.
 LOUD = "for i in 1 2 3; do head -c 90000 /dev/zero | tr '\\0' x; echo err >&2; sleep 0.01; done"
@@ -37,8 +37,8 @@ class Strike:
     skip: int
     error: int = 0
     times: int = 1
-    path: str = ""
     loud: bool = False
+    made: bool = False  # only once the directory is made and open
 
 
 def made(folder: Path, *, loud: bool = False) -> World:
@@ -54,10 +54,8 @@ def made(folder: Path, *, loud: bool = False) -> World:
 async def experiment(faults: Faults, folder: Path, strike: Strike) -> dict[str, Any]:
     world = made(folder, loud=strike.loud)
     told: dict[str, Any] = {}
-    faults.arm(
-        Action(strike.action), Role(strike.role), calls=[Call(n) for n in range(9)],
-        path=strike.path, error=strike.error, skip=strike.skip, times=strike.times,
-    )  # fmt: skip
+    if not strike.made:
+        arm(faults, strike)
     try:
         told = await life(world, faults, strike)
         faults.disarm()
@@ -74,11 +72,19 @@ async def experiment(faults: Faults, folder: Path, strike: Strike) -> dict[str, 
     return told
 
 
+def arm(faults: Faults, strike: Strike) -> None:
+    faults.arm(
+        Action(strike.action), Role(strike.role), error=strike.error, skip=strike.skip, times=strike.times
+    )
+
+
 async def life(world: World, faults: Faults, strike: Strike) -> dict[str, Any]:
     """A start and its end, as an application has it; every refusal must be a typed one."""
     told: dict[str, Any] = {}
     try:
         async with Supervisor.open(world.state_dir) as sup:
+            if strike.made:
+                arm(faults, strike)
             run = await world.send(sup)
             told["admitted"] = run.state.value
             told["outcome"] = said(await ended(sup, run.id, faults, patient=strike.times > 0))

@@ -25,9 +25,12 @@ from tests.lab.disk.driver import EVERY, made
 from tests.lab.disk.faults import Action, Faults, Role
 from tests.lab.forms import FULL
 
-OWNER_CALLS = 130  # somewhat more than a short life has, from an empty directory to its end
-WORKER_CALLS = 12
-LOUD_CALLS = 140
+# Somewhat more than there are: of opening an empty directory and of a short life in it, ...
+MAKING_CALLS = 180
+OWNER_CALLS = 66
+# ... of a worker whose program says little or much.
+WORKER_CALLS = 10
+LOUD_CALLS = 110
 FOR_GOOD = -1
 LASTING = ("finished", "not_started")
 
@@ -41,22 +44,25 @@ class Sweep:
     error: int = 0
     times: int = 1
     loud: bool = False
+    made: bool = True
     settled: tuple[str, ...] = EVERY
 
     @property
     def calls(self) -> int:
         if self.role is Role.OWNER:
-            return OWNER_CALLS
+            return OWNER_CALLS if self.made else MAKING_CALLS
         return LOUD_CALLS if self.loud else WORKER_CALLS
 
     def strikes(self, calls: Iterable[int]) -> list[dict[str, Any]]:
         words = {"action": self.action, "role": self.role, "error": self.error, "times": self.times}
-        return [{**words, "loud": self.loud, "skip": call} for call in calls]
+        return [{**words, "loud": self.loud, "made": self.made, "skip": call} for call in calls]
 
 
 FAIL, SHORT, DIE, DIE_TORN = Action.FAIL, Action.SHORT, Action.DIE, Action.DIE_TORN
 OWNER, WORKER = Role.OWNER, Role.WORKER
 SWEEPS = {
+    "a call of who makes the directory gets EIO": Sweep(FAIL, OWNER, errno.EIO, made=False),
+    "a write of who makes the directory is short": Sweep(SHORT, OWNER, made=False),
     "a call of the owner gets EIO": Sweep(FAIL, OWNER, errno.EIO),
     "a call of the owner gets ENOSPC": Sweep(FAIL, OWNER, errno.ENOSPC),
     "a call of the owner gets EROFS": Sweep(FAIL, OWNER, errno.EROFS),
@@ -78,8 +84,9 @@ SWEEPS = {
 }
 # Where something was found once, and a few more.
 SAMPLE = {
-    "a call of the owner gets EIO": [20, 33, 60],
-    "a call of the owner gets ENOSPC": [24],
+    "a call of who makes the directory gets EIO": [20, 33],
+    "a call of the owner gets EIO": [4, 12, 40],
+    "a call of the owner gets ENOSPC": [8],
     "a call of the worker gets EIO": [2, 5],
     "a call of a loud worker gets ENOSPC": [8],
     "a loud worker dies in a write": [11],
@@ -132,9 +139,13 @@ def test_each_call(faults: Faults, tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("action", [Action.DIE, Action.DIE_TORN])
 async def test_a_call_is_the_last_of_the_owner(tmp_path: Path, action: Action) -> None:
     """Also while the journal is being made."""
-    chosen = range(OWNER_CALLS) if FULL else [20 if action is Action.DIE else 60]
-    for strike in Sweep(action, OWNER).strikes(chosen):
-        folder = tmp_path / f"at-{strike['skip']}"
+    making, living = Sweep(action, OWNER, made=False), Sweep(action, OWNER)
+    if FULL:
+        strikes = making.strikes(range(making.calls)) + living.strikes(range(living.calls))
+    else:
+        strikes = making.strikes([20]) if action is DIE else living.strikes([10])
+    for number, strike in enumerate(strikes):
+        folder = tmp_path / f"strike-{number}"
         folder.mkdir()
         mine = Faults(folder, folder / "disks")
         with drive(mine, folder, [strike]) as driven:
