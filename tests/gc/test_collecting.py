@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from pathlib import Path
@@ -258,3 +259,28 @@ async def test_what_cannot_be_removed_is_tried_again(state_dir: Path) -> None:
 async def open_and_close(state_dir: Path) -> None:
     async with Supervisor.open(state_dir):
         pass
+
+
+async def test_a_collection_that_is_called_off_is_safe(state_dir: Path) -> None:
+    async with Supervisor.open(state_dir) as sup:
+        run_id = await ended(sup, "one")
+    age(state_dir)
+    async with Supervisor.open(state_dir) as sup:
+        asked = asyncio.create_task(sup.gc(keep=0, apply=True))
+        await asyncio.sleep(0)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        again = await sup.start(HELLO, request_id="one")
+        assert (again.id, again.admission) == (run_id, "existing")
+        closing = asyncio.create_task(sup.gc(keep=0, apply=True))
+        await asyncio.sleep(0)
+        await sup.close()
+        with pytest.raises(SupervisorError) as error:
+            await closing
+        assert error.value.code is ErrorCode.SUPERVISOR_CLOSED
+    async with Supervisor.open(state_dir) as sup:
+        assert (await sup.start(HELLO, request_id="one")).id == run_id
+        await sup.gc(keep=0, apply=True)
+        assert (await sup.inspect(run_id)).collected_ns is not None
+    assert files(state_dir) == []

@@ -64,7 +64,6 @@ class CollectedLog:
 
         Raises OSError, `NotRegularError`; what was written by then is no harm.
         """
-        made = not os.path.lexists(self.path)
         fd, size = open_regular(self.path, _APPEND)
         try:
             os.fchmod(fd, 0o600)  # a umask can only have taken bits away
@@ -77,8 +76,7 @@ class CollectedLog:
             os.fsync(fd)
         finally:
             os.close(fd)
-        if made:
-            fsync_dir(os.path.dirname(self.path))
+        fsync_dir(os.path.dirname(self.path))  # whoever made the file may have been killed before this
         end = size + len(text)
         return Mark(end - len(lines[-1]), end, lines[-1][:8].decode())
 

@@ -32,16 +32,28 @@ from ..runlog.removal import disk_bytes, remove_run, settle_shard
 from .gc_plan import Plan, Sighting, plan
 from .hosting import short_of
 from .logs import report
+from .refusals import starts_nothing_more
 from .state_dir import StateDir, unusable
+from .tasks import Tasks
 
-BATCH = 500
+BATCH = 250  # runs; others' starts wait for a transaction of so many
 
 Tell = Callable[[str, int, int], object]
-"""Hears ``looking`` or ``collecting``, and how many of how many are done."""
+"""Hears, in the loop, ``looking`` or ``collecting``, and how many of how many are done."""
 
 
 def quiet(step: str, done: int, of: int) -> None:
     """Nobody wants to hear it."""
+
+
+class _Call:
+    """One collection; ``wanted`` no more once its caller was cancelled."""
+
+    def __init__(self, asked: Criteria, apply: bool, tell: Tell) -> None:
+        self.asked = asked
+        self.apply = apply
+        self.tell = tell
+        self.wanted = True
 
 
 class Collector:
@@ -54,47 +66,73 @@ class Collector:
         directory_id: str,
         clock: Clock,
         blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
+        tasks: Tasks,
     ) -> None:
         self._place = place
         self._journal = journal
         self._directory_id = directory_id
         self._clock = clock
         self._blocking = blocking
+        self._tasks = tasks
+        self._leaving = False
         self._one = asyncio.Lock()
 
     async def gc(self, asked: Criteria, apply: bool, tell: Tell) -> GcReport:
-        """Plan, and with ``apply`` do it.  Cancelled, it ends between two batches' steps, all of them safe.
+        """Plan, and with ``apply`` do it.  A cancelled one goes on to the end of a batch.
 
         Raises ``NO_SPACE``, ``BUSY``, ``STATE_DIR_REFUSED``, ``SUPERVISOR_CLOSED``.
         """
+        call = _Call(asked, apply, tell)
+        work = self._tasks.spawn(self._gc(call))
+        try:
+            report = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            call.wanted = False
+            raise
+        if report is None:
+            raise starts_nothing_more()
+        return report
+
+    def leave(self) -> None:
+        """Begin nothing more; what goes on ends behind its batch."""
+        self._leaving = True
+
+    async def _gc(self, call: _Call) -> GcReport | None:
+        """None where it was called off."""
         async with self._one:
-            planned = plan(await self._look(tell), asked, self._clock.wall_ns())
-            left = await self._apply(planned, tell) if apply else 0
-        return _report(planned, apply, left)
+            seen = await self._look(call)
+            planned = await self._blocking(partial(plan, seen, call.asked, self._clock.wall_ns()))
+            left = await self._apply(planned, call) if call.apply else 0
+        return _report(planned, call.apply, left) if self._go_on(call) else None
+
+    def _go_on(self, call: _Call) -> bool:
+        return call.wanted and not self._leaving
 
     async def sweep(self) -> None:
         """Take away the files of runs that are collected already, as far as that can be done."""
         async with self._one:
             await self._sweep()
 
-    async def _look(self, tell: Tell) -> list[Sighting]:
+    async def _look(self, call: _Call) -> list[Sighting]:
         found: list[Sighting] = []
         serial = 0
         last = await self._journal.read(meta.next_serial) - 1
         while True:
             page = await self._journal.read(partial(collecting.kept_runs, after_serial=serial, limit=BATCH))
             found += await self._of_files(partial(_see, page, self._place.runs))
-            if len(page) < BATCH:
+            if len(page) < BATCH or not self._go_on(call):
                 return found
             serial = page[-1].serial
-            tell("looking", serial, last)
+            call.tell("looking", serial, last)
 
-    async def _apply(self, planned: Plan, tell: Tell) -> int:
+    async def _apply(self, planned: Plan, call: _Call) -> int:
         left, count = await self._sweep(), len(planned.going)  # what was left before is tried again
         for start in range(0, count, BATCH):
+            if not self._go_on(call):
+                break
             await self._collect([seen.run.run_id for seen in planned.going[start : start + BATCH]])
             left = await self._sweep()
-            tell("collecting", min(start + BATCH, count), count)
+            call.tell("collecting", min(start + BATCH, count), count)
         return left
 
     async def _collect(self, run_ids: Sequence[str]) -> None:

@@ -70,8 +70,7 @@ class Supervisor(Observer):
     ) -> None:
         super().__init__(place)
         self._ownership = ownership
-        self._journal = journal
-        self._commits = journal.bell
+        self._journal, self._commits = journal, journal.bell
         self._identity = ident
         self._clock = clock
         self._admitting = True
@@ -95,8 +94,9 @@ class Supervisor(Observer):
         )
         self._queue = Queue(self._slots, journal, self._reconciler, clock, self._controller.tell)
         self._starter = Starter(self._dispatcher, self._reconciler, self._queue, self._lookup.blocking)
-        self._collector = Collector(place, journal, ident.directory_id, clock, self._lookup.blocking)
-        self._leftovers = Leftovers(journal, ident.directory_id, self._lookup.blocking)
+        blocking, directory_id = self._lookup.blocking, ident.directory_id
+        self._collector = Collector(place, journal, directory_id, clock, blocking, self._tasks)
+        self._leftovers = Leftovers(journal, directory_id, blocking)
         self._resolver = Resolver(self._lookup, journal, self._reconciler, self._leftovers, clock)
         self._background: asyncio.Task[None] | None = None
         self._closer: asyncio.Task[None] | None = None
@@ -332,9 +332,8 @@ class Supervisor(Observer):
         apply: bool = False,
         tell: Tell = quiet,
     ) -> GcReport:
-        """Which runs' logs may go, by `Criteria`; with ``apply`` they go.  See there, and `GcReport`.
+        """By `Criteria`, which logs may go; with ``apply`` they go.  ``tell``: see `gc.Tell`.
 
-        What is left of a run answers its request for ever.  ``tell`` hears, in the loop, how far it is.
         Raises ``INVALID_REQUEST``, ``NO_SPACE``, ``BUSY``.
         """
         self._lookup.check_open()
@@ -397,4 +396,5 @@ class Supervisor(Observer):
 
     def _admit_no_more(self) -> None:
         self._admitting = False
+        self._collector.leave()
         self._endings.leave()
