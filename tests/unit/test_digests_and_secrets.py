@@ -109,6 +109,13 @@ def test_another_terminal_is_another_request(change: dict[str, Any]) -> None:
     assert differing_fields(first, other) == ["pty"]
 
 
+def test_a_whole_number_of_seconds_is_the_same_request_as_its_fraction() -> None:
+    whole = Limits(timeout=5, idle_timeout=2, grace=1, max_cpu_seconds=3, max_cpus=1)
+    assert digests(limits=whole) == digests(
+        limits=Limits(timeout=5.0, idle_timeout=2.0, grace=1.0, max_cpu_seconds=3.0, max_cpus=1.0)
+    )
+
+
 def test_the_order_of_variables_is_no_difference() -> None:
     first = digests(env={"A": "1", "B": "2"}, inherit_env=["X", "Y"])
     assert differing_fields(first, digests(env={"B": "2", "A": "1"}, inherit_env=["Y", "X", "Y"])) == []

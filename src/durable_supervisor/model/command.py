@@ -103,6 +103,10 @@ class Limits:
             _share("limits.max_cpus", self.max_cpus)
         for name in ("max_stdout_bytes", "max_stderr_bytes"):
             _size(f"limits.{name}", getattr(self, name))
+        for name in ("timeout", "idle_timeout", "grace", "max_cpu_seconds", "max_cpus"):
+            value = getattr(self, name)
+            if value is not None:  # 5 and 5.0 are one request, whichever its language writes
+                object.__setattr__(self, name, float(value))
         object.__setattr__(self, "on_limit", _on_limit(self.on_limit))
 
     def to_dict(self) -> dict[str, object]:
