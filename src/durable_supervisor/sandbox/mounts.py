@@ -16,7 +16,7 @@ _libc.mount.argtypes = (
 )
 
 # mount(2)
-MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 1, 32, 4096, 16384, 1 << 19
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 _OPTIONS = {
     "ro": MS_RDONLY,
     "nosuid": 2,
@@ -57,8 +57,11 @@ def parse(line: str) -> Mount:
 
 
 def detach_from_host() -> None:
-    """What is mounted here from now on stays here; what the host unmounts goes here, too.  Raises OSError."""
-    _mount(None, "/", MS_REC | MS_SLAVE)
+    """What is mounted here stays here, and what is mounted or unmounted outside stays there.  Raises OSError.
+
+    Whatever arrived from outside later could be written, also where all else is read-only.
+    """
+    _mount(None, "/", MS_REC | MS_PRIVATE)
 
 
 def bind_to_itself(path: str) -> None:

@@ -31,11 +31,18 @@ _STEERING = (
     "debugfs",
     "tracefs",
     "securityfs",
+    "selinuxfs",
+    "smackfs",
     "configfs",
     "efivarfs",
     "pstore",
+    "resctrl",
+    "fusectl",
     "bpf",
     "binfmt_misc",
+    "nfsd",
+    "rpc_pipefs",
+    "xenfs",
 )
 _SETTINGS = ("acpi", "bus", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger")  # in /proc
 _A_SETTING = "/proc/sys/kernel/core_pattern"
@@ -110,11 +117,14 @@ def _own_mounts() -> None:
     """What steers the kernel, control groups first, can be read as before, and not be written."""
     _unshare(_CLONE_NEWNS | _CLONE_NEWIPC)
     mounts.detach_from_host()
+    is_root = os.geteuid() == 0
     for mount in mounts.mounts():
         if mount.kind in _STEERING and os.path.exists(mount.path):  # or it is beneath another mount
             mounts.make_read_only(mount)
-        elif mount.kind == "proc" and os.geteuid() == 0:
+        elif mount.kind == "proc" and is_root:
             _keep_settings(mount)
+    if is_root:
+        os.chdir(os.getcwd())  # we may stand among the settings, beneath the mounts that cover them now
 
 
 def _keep_settings(proc: mounts.Mount) -> None:
