@@ -124,3 +124,17 @@ async def as_it_was_or_collected(world: Finished, sup: Supervisor, request_id: s
 async def only_of_kept_runs(world: Finished, sup: Supervisor) -> bool:
     kept = {view.id for view in (await sup.list()).runs}
     return {Path(name).parts[1].partition(".")[0] for name in files(world.state_dir)} <= kept
+
+
+async def test_the_power_fails_while_files_go(finished: Finished, tmp_path: Path) -> None:
+    """Once the rows say so, any of the files may be gone or there again: none of them is judged."""
+    source = finished.copy(tmp_path / "source")
+    killed(source, "gc.collected=kill")
+    there = files(source.state_dir)
+    assert len(there) > 4
+    images = [*([name] for name in there), *([other for other in there if other != name] for name in there)]
+    for number, gone in enumerate(images[::2]):
+        world = source.copy(tmp_path / f"image-{number}")
+        for name in gone:
+            (world.state_dir / "runs" / name).unlink()
+        await check(world, lost=number % 2 == 1)
