@@ -31,7 +31,7 @@ plan.privileges = True
 plan.seccomp = {"sockets": "own_namespace", "io_uring": True, "user_namespaces": True}
 plan.axes = {"network": {"required": required == "required"}}
 try:
-    answer = {"changes": child.confine(plan, sys.executable, terminal=False)}
+    answer = {"changes": child.confine(plan, sys.executable, {}, terminal=False)}
     socket.socket().close()
 except Refused as refusal:
     answer = {"refused": refusal.axis, "reason": refusal.reason}

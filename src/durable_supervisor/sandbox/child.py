@@ -25,9 +25,10 @@ SETTINGS = "root may write the kernel's settings, such as what it executes when 
 class _Steps:
     """Carries out one plan, and notes where less came of it."""
 
-    def __init__(self, plan: Plan, executable: str, terminal: bool) -> None:
+    def __init__(self, plan: Plan, executable: str, environment: dict[str, str], terminal: bool) -> None:
         self.plan = plan
         self.executable = executable
+        self.environment = environment
         self.terminal = terminal
         self.changes: Changes = {}
         self.sockets = plan.seccomp.get("sockets")
@@ -118,7 +119,7 @@ class _Steps:
                 landlock.restrict(None)
             wanted = self.plan.seccomp
             rules = seccomp.program(wanted | {"tracing": True}) if wanted else b""
-            bubblewrap.hand_over(files, grants, program, rules)
+            bubblewrap.hand_over(files, grants, program, rules, self.environment)
         except OSError as error:
             raise Refused("files", _text("bubblewrap", error)) from None
 
@@ -162,14 +163,14 @@ class _Steps:
             self.give_up(axis, failed(reason))
 
 
-def confine(plan: Plan, executable: str, *, terminal: bool) -> Changes:
+def confine(plan: Plan, executable: str, environment: dict[str, str], *, terminal: bool) -> Changes:
     """Do what the plan says.  What came of each axis where it is not as planned.
 
-    ``executable`` may be executed whatever the grants say; ``terminal``: stdio is one, and may be opened
-    again.  Raises Refused.
+    ``executable`` may be executed whatever the grants say, and has ``environment``; ``terminal``: stdio is
+    one, and may be opened again.  Raises Refused.
     """
     _load(plan)
-    steps = _Steps(plan, executable, terminal)
+    steps = _Steps(plan, executable, environment, terminal)
     if any(plan.namespaces.values()):
         steps.namespaces()
     if plan.files is None:

@@ -26,23 +26,23 @@ def fork_confined(
     Raises StartFailure; ConfinementRefused where a required axis could not be had.
     """
     plan = Plan.from_message(message)
-    executable = program.path
+    asked = program
     if plan.files is not None and plan.files.backend == BUBBLEWRAP:
         from ..sandbox.files import bubblewrap
 
         path, argv = bubblewrap.wrap(program.path, program.argv, plan, program.cwd)
-        program = Program(path, argv, program.cwd, program.env, program.umask)
+        program = Program(path, argv, program.cwd, {}, program.umask)
     resources = None if plan.cgroups is None else Resources(plan, group)
     try:
-        lost = {} if resources is None else _changes(plan, resources.make(), executable)
-        paused = fork_paused(program, stdio, lambda: _confine(plan, executable, terminal=stdio.terminal))
+        lost = {} if resources is None else _changes(plan, resources.make(), asked.path)
+        paused = fork_paused(program, stdio, lambda: _confine(plan, asked, terminal=stdio.terminal))
         try:
             answer = json.loads(paused.report)
             if "refused" in answer:
                 axis, reason = answer["refused"]
-                raise ConfinementRefused(axis, reason, executable)
+                raise ConfinementRefused(axis, reason, asked.path)
             if resources is not None:
-                lost |= _changes(plan, resources.admit(paused.pid), executable)
+                lost |= _changes(plan, resources.admit(paused.pid), asked.path)
         except StartFailure:
             paused.discard()
             raise
@@ -66,10 +66,11 @@ def _changes(plan: Plan, lost: dict[str, str], executable: str) -> Report:
     return changes
 
 
-def _confine(plan: Plan, executable: str, *, terminal: bool) -> bytes:
+def _confine(plan: Plan, program: Program, *, terminal: bool) -> bytes:
     """In the paused child.  What it answers is read by `fork_confined`."""
     try:
-        answer: dict[str, object] = {"changes": child.confine(plan, executable, terminal=terminal)}
+        changes = child.confine(plan, program.path, program.env, terminal=terminal)
+        answer: dict[str, object] = {"changes": changes}
     except Refused as refusal:
         answer = {"refused": [refusal.axis, refusal.reason]}
     return json.dumps(answer).encode()

@@ -3,6 +3,10 @@
 bubblewrap makes its own namespaces, gives up capabilities and takes the system call filter itself, so
 none of that is done before it is executed.  Grants reach it as descriptors, so that what is
 mounted is what was looked at; their numbers are agreed before the fork, and the child puts them there.
+
+bwrap itself is nowhere confined, and what the program can write may be where its environment looks for
+libraries: bwrap has an empty one, and is told the program's.  It stays as the program's parent, so a user
+namespace keeps them apart, for root too: through a parent of the same user, /proc shows the whole machine.
 """
 
 from __future__ import annotations
@@ -14,18 +18,19 @@ from ..trial import succeeds
 from .paths import ALL, DEVICES, EXECUTABLE, READABLE, WRITE, Open
 
 _PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap")
-_PROGRAM_FD, _FILTER_FD = 298, 299
+_ENVIRONMENT_FD, _PROGRAM_FD, _FILTER_FD = 297, 298, 299
 _FIRST_GRANT_FD = 300  # above whatever the child has open by then
 
 
 def wrap(path: str, argv: list[str], plan: Plan, cwd: str) -> tuple[str, list[str]]:
-    """What to execute instead of the program.  It has ``path`` as its own ``argv[0]`` then."""
+    """What to execute instead of the program, without any environment.
+
+    The program has ``path`` as its own ``argv[0]`` then, and the environment that is handed over.
+    """
     files = plan.files
     if files is None or files.bwrap is None:
         raise ValueError("the plan has no bubblewrap")
-    options = ["--cap-drop", "ALL"]
-    if os.geteuid() != 0:
-        options.append("--unshare-user")
+    options = ["--args", str(_ENVIRONMENT_FD), "--cap-drop", "ALL", "--unshare-user"]
     if plan.network is not None and plan.network["mechanism"] == "namespace":
         options.append("--unshare-net")
     if plan.seccomp:
@@ -77,7 +82,9 @@ def _is_shown(path: str, files: Files) -> bool:
     return _within(path, [*EXECUTABLE, *_places(files)])
 
 
-def hand_over(files: Files, grants: list[Open], program: Open, rules: bytes) -> None:
+def hand_over(
+    files: Files, grants: list[Open], program: Open, rules: bytes, environment: dict[str, str]
+) -> None:
     """Put the descriptors where `wrap` said that they are.  In the paused child.  Raises OSError.
 
     bwrap closes what it has used; nothing else must be left open, or the program would have it.
@@ -86,11 +93,19 @@ def hand_over(files: Files, grants: list[Open], program: Open, rules: bytes) -> 
         os.dup2(grant.fd, number, inheritable=True)
     if not _is_shown(program.path, files):
         os.dup2(program.fd, _PROGRAM_FD, inheritable=True)
+    words = [word for name, value in environment.items() for word in ("--setenv", name, value)]
+    _put(_ENVIRONMENT_FD, b"".join(os.fsencode(word) + b"\0" for word in words))
     if rules:
-        memory = os.memfd_create("filter")
-        os.write(memory, rules)
-        os.lseek(memory, 0, os.SEEK_SET)
-        os.dup2(memory, _FILTER_FD, inheritable=True)
+        _put(_FILTER_FD, rules)
+
+
+def _put(number: int, content: bytes) -> None:
+    """A file that nobody else sees: environments have secrets, and everybody sees arguments."""
+    memory = os.memfd_create("bwrap")
+    with open(memory, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(memory, 0, os.SEEK_SET)
+    os.dup2(memory, number, inheritable=True)
 
 
 def probe() -> str | None:
@@ -106,9 +121,9 @@ def _becomes(bwrap: str) -> bool:
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(nothing, fd, inheritable=True)
-    user = [] if os.geteuid() == 0 else ["--unshare-user"]
     mounts = ["--ro-bind-fd", str(root), "/", "--dev-bind", "/dev/null", "/dev/null"]
-    os.execv(bwrap, [bwrap, *user, "--cap-drop", "ALL", "--unshare-net", *mounts, "--", "true"])
+    options = ["--unshare-user", "--cap-drop", "ALL", "--unshare-net"]
+    os.execve(bwrap, [bwrap, *options, *mounts, "--", "/usr/bin/true"], {})
 
 
 def _within(path: str, places: list[str]) -> bool:
