@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from durable_supervisor.sandbox import kernel
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.sandbox.resources import cgroups, run_cgroups
 from durable_supervisor.supervisor.probing import machine_facts
@@ -177,7 +178,7 @@ def _probe_as(uid: int, group: str) -> object:
     child = os.fork()
     if child == 0:
         try:
-            run_cgroups.write(os.path.join(group, "cgroup.procs"), str(os.getpid()))
+            kernel.write(os.path.join(group, "cgroup.procs"), str(os.getpid()))
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)

@@ -19,11 +19,11 @@ SOURCE = Path(__file__).parents[2] / "src"
 # Says what of a file system that is mounted after that is there for the program.
 LATER = """
 import os, sys
-from durable_supervisor.sandbox import mounts, namespaces
+from durable_supervisor.sandbox import kernel, mounts, namespaces
 os.chdir("/")
 wanted = {"user": not namespaces.probe()["privileged"], "net": False, "mount": True}
 assert namespaces.enter(wanted) == {}
-mounts._mount(None, "/", mounts.MS_REC | 1 << 20)  # MS_SHARED
+kernel.mount(None, "/", mounts.MS_REC | 1 << 20)  # MS_SHARED
 ready, mounted = os.pipe(), os.pipe()
 if os.fork() == 0:
     assert namespaces.enter(wanted | {"user": False}) == {}
@@ -32,7 +32,7 @@ if os.fork() == 0:
     print(os.listdir(sys.argv[1]), flush=True)
     os._exit(0)
 os.read(ready[0], 1)
-mounts._libc.mount(b"none", os.fsencode(sys.argv[1]), b"tmpfs", 0, None)
+kernel._libc.mount(b"none", os.fsencode(sys.argv[1]), b"tmpfs", 0, None)
 os.mkdir(os.path.join(sys.argv[1], "below"))
 os.write(mounted[1], b"1")
 os.wait()

@@ -29,6 +29,12 @@ def test_a_line(line: str, path: str, kind: str, flags: int) -> None:
     assert (mount.path, mount.kind, mount.flags) == (path, kind, flags)
 
 
+def test_what_a_mount_shows_and_how_its_file_system_is_set() -> None:
+    mount = parse(LINES[1][0])
+    assert (mount.root, list(mount.options)) == ("/a", ["rw"])
+    assert list(parse(LINES[0][0]).options) == ["rw", "errors=continue"]
+
+
 def test_those_of_this_process() -> None:
     found = {mount.path: mount for mount in mounts()}
     assert isinstance(found["/proc"], Mount)

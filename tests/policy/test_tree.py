@@ -44,7 +44,7 @@ async def test_a_program_that_leaves_its_groups_and_removes_them_is_ended_and_ac
     """Limits alone leave it its privileges: what was reported as partial goes, and nothing else."""
     needs_group("memory")
     argv = ["sh", "-c", f"{LEAVE}{DAEMON.format(marker)}; sleep 1.2; exit 3"]
-    ended = await confined(argv, **LIMITS, max_cpu_seconds=1, grace=0.1)
+    ended = await confined(argv, None, **LIMITS, max_cpu_seconds=1, grace=0.1)
     assert "left" in ended.lines, ended.stderr
     assert (ended.outcome, ended.exit_code) == ("exited", 3)
     assert ended.receipt["cleanup_confirmed"]

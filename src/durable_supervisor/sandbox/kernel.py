@@ -1,4 +1,4 @@
-"""System calls that neither Python nor every libc has a function for."""
+"""The kernel's calls that Python has no function for, and its files that take one write each."""
 
 from __future__ import annotations
 
@@ -18,6 +18,26 @@ def prctl(option: int, *values: int) -> int:
     """prctl(2), the arguments that are not given as zero.  Raises OSError."""
     given = [ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:4]]
     return _checked(_libc.prctl(ctypes.c_int(option), *given))
+
+
+def unshare(namespaces: int) -> None:
+    """unshare(2).  Raises OSError."""
+    _checked(_libc.unshare(ctypes.c_int(namespaces)))
+
+
+def mount(source: str | None, target: str, flags: int) -> None:
+    """mount(2) without a type or data: to bind, to remount, to change propagation.  Raises OSError."""
+    origin = None if source is None else os.fsencode(source)
+    _checked(_libc.mount(origin, os.fsencode(target), None, ctypes.c_ulong(flags), None))
+
+
+def write(path: str, text: str) -> None:
+    """All of ``text`` in one write(2), as files in /proc and of groups want it.  Raises OSError."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
 
 
 def _checked(result: int) -> int:

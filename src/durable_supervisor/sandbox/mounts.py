@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import re
+from collections.abc import Sequence
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mount.argtypes = (
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_ulong,
-    ctypes.c_char_p,
-)
+from . import kernel
 
 # mount(2)
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
@@ -31,14 +23,21 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")  # space, tab, newline and backslash
 
 
 class Mount:
-    """``kind`` is the type of its file system, ``flags`` what mount(2) would take."""
+    """``kind`` is the type of its file system, ``flags`` what mount(2) would take.
 
-    __slots__ = ("flags", "kind", "path")
+    ``root`` is what of the file system it shows, ``options`` are those of the file system itself.
+    """
 
-    def __init__(self, path: str, kind: str, flags: int) -> None:
+    __slots__ = ("flags", "kind", "options", "path", "root")
+
+    def __init__(
+        self, path: str, kind: str, flags: int, *, root: str = "/", options: Sequence[str] = ()
+    ) -> None:
         self.path = path
         self.kind = kind
         self.flags = flags
+        self.root = root
+        self.options = options
 
 
 def mounts() -> list[Mount]:
@@ -51,9 +50,10 @@ def parse(line: str) -> Mount:
     """One line: ``36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw``."""
     before, _, after = line.partition(" - ")
     fields = before.split(" ")
-    path = _ESCAPED.sub(lambda escaped: chr(int(escaped[1], 8)), fields[4])
     flags = sum(_OPTIONS.get(option, 0) for option in fields[5].split(","))
-    return Mount(path, after.split(" ")[0], flags)
+    root, path = map(_unescaped, fields[3:5])
+    kind, _, device_and_options = after.rstrip("\n").partition(" ")
+    return Mount(path, kind, flags, root=root, options=device_and_options.rpartition(" ")[2].split(","))
 
 
 def detach_from_host() -> None:
@@ -61,12 +61,12 @@ def detach_from_host() -> None:
 
     Whatever arrived from outside later could be written, also where all else is read-only.
     """
-    _mount(None, "/", MS_REC | MS_PRIVATE)
+    kernel.mount(None, "/", MS_REC | MS_PRIVATE)
 
 
 def bind_to_itself(path: str) -> None:
     """Make it a mount, with those beneath, so that it can have flags of its own.  Raises OSError."""
-    _mount(path, path, MS_BIND | MS_REC)
+    kernel.mount(path, path, MS_BIND | MS_REC)
 
 
 def make_read_only(mount: Mount) -> None:
@@ -74,11 +74,8 @@ def make_read_only(mount: Mount) -> None:
 
     The other flags are given again: a user namespace must not take off what it found.
     """
-    _mount(None, mount.path, MS_REMOUNT | MS_BIND | MS_RDONLY | mount.flags)
+    kernel.mount(None, mount.path, MS_REMOUNT | MS_BIND | MS_RDONLY | mount.flags)
 
 
-def _mount(source: str | None, path: str, flags: int) -> None:
-    origin = None if source is None else os.fsencode(source)
-    if _libc.mount(origin, os.fsencode(path), None, flags, None) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error), path)
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda escaped: chr(int(escaped[1], 8)), text)

@@ -7,16 +7,15 @@ executed: `privileges.drop` comes after.  Kill and inspection from outside work 
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import socket
 import struct
 
 from . import mounts
+from .kernel import unshare, write
 from .trial import succeeds
 
-_libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000  # unshare(2)
 # Queues and shared memory by number or name (ipc_namespaces(7)) lead outside as sockets and files do.
 _CLONE_NEWIPC = 0x08000000
@@ -58,7 +57,7 @@ def enter(wanted: dict[str, bool], *, loopback: bool = False) -> dict[str, str]:
     if wanted["user"]:
         uid, gid = os.geteuid(), os.getegid()
         try:
-            _unshare(_CLONE_NEWUSER)
+            unshare(_CLONE_NEWUSER)
         except OSError as error:
             reason = f"no user namespace: {error.strerror}"
             return {name: reason for name in wanted if wanted[name]}
@@ -99,14 +98,14 @@ def _makes(name: str, *, inside_user: bool) -> bool:
 
 def _same_ids(uid: int, gid: int) -> None:
     """In the new user namespace they are what they are outside.  Other groups count on, without a name."""
-    _write("/proc/self/uid_map", f"{uid} {uid} 1")
+    write("/proc/self/uid_map", f"{uid} {uid} 1")
     # Who could drop a group would get at what is denied to just that group (user_namespaces(7)).
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    write("/proc/self/setgroups", "deny")
+    write("/proc/self/gid_map", f"{gid} {gid} 1")
 
 
 def _own_network(loopback: bool) -> None:
-    _unshare(_CLONE_NEWNET | _CLONE_NEWIPC)
+    unshare(_CLONE_NEWNET | _CLONE_NEWIPC)
     if loopback:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anyone:
             name, flags = _IFREQ.unpack(fcntl.ioctl(anyone, _SIOCGIFFLAGS, _IFREQ.pack(b"lo", 0)))
@@ -115,7 +114,7 @@ def _own_network(loopback: bool) -> None:
 
 def _own_mounts() -> None:
     """What steers the kernel, control groups first, can be read as before, and not be written."""
-    _unshare(_CLONE_NEWNS | _CLONE_NEWIPC)
+    unshare(_CLONE_NEWNS | _CLONE_NEWIPC)
     mounts.detach_from_host()
     is_root = os.geteuid() == 0
     for mount in mounts.mounts():
@@ -140,17 +139,3 @@ def _may_administer() -> bool:
     with open("/proc/self/status", "rb") as file:
         (line,) = [line for line in file if line.startswith(b"CapEff:")]
     return bool(int(line.split()[1], 16) >> _CAP_SYS_ADMIN & 1)
-
-
-def _unshare(flags: int) -> None:
-    if _libc.unshare(flags) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
-
-
-def _write(path: str, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)

@@ -12,11 +12,12 @@ import os
 import socket
 
 from ..kernel import prctl
+from ..privileges import gain_none
 from ..trial import succeeds
 from .bpf import ALLOWED, INSTRUCTION_SIZE, Argument, Case, Rule, assemble, encode
 from .syscalls import this_machine
 
-_PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 22, 38  # prctl(2)
+_PR_SET_SECCOMP = 22  # prctl(2)
 _SECCOMP_MODE_FILTER = 2
 
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16  # socket(2)
@@ -27,8 +28,12 @@ _NEW_USER_NAMESPACE = Argument(0, _CLONE_NEWUSER, mask=_CLONE_NEWUSER)
 # Both type into a terminal as if a person had: a shell outside that shares it would execute that.
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _PRIO_OWN, _IOPRIO_OWN = (0, 1), (1, 2)  # process and group, not user: setpriority(2), ioprio_set(2)
-# These set flags of a file, such as "immutable" (linux/fs.h).
-_FS_IOC_SETFLAGS, _FS_IOC32_SETFLAGS, _FS_IOC_FSSETXATTR = 0x40086602, 0x40046602, 0x401C5820
+# These change a file that was opened to be read: flags such as "immutable", verity, encryption, version
+# (linux/fs.h: all of letter 'f' that hand something in, and three more); subvolumes (linux/btrfs.h: letter
+# 0x94).  Who may write nothing needs none of them.
+_OF_LETTER, _HANDS_IN = 0xFF00, 0x40000000
+_FS_LETTER, _BTRFS_LETTER = ord("f") << 8, 0x94 << 8
+_FS_IOC_FSSETXATTR, _FS_IOC_SETVERSION, _FS_IOC_SET_ENCRYPTION_POLICY = 0x401C5820, 0x40087602, 0x800C6613
 
 # A pair of datagram sockets can be given another peer by connect(2) or sendto(2), any path in the file
 # system: of a pair of the other types each is connected to the other for good.
@@ -42,12 +47,9 @@ _PAIRS = Rule(
     ),
 )
 
-# The kernel answers some keys with a helper of its own outside, which asks a name server (request-key(8)).
-_KEYS = Rule(errno.ENOSYS, ("add_key", "request_key", "keyctl"))
-
 _SOCKETS = {
     # There is no namespace around it: no socket of any kind.
-    "none": [Rule(errno.EACCES, ("socket",)), _PAIRS, _KEYS],
+    "none": [Rule(errno.EACCES, ("socket",)), _PAIRS],
     # Families that end at the namespace, netlink as far as it is needed to list its interfaces.
     # Unix sockets by path do not end there, nor do the host's other families (vsock, hash functions …).
     "own_namespace": [
@@ -58,7 +60,6 @@ _SOCKETS = {
             Case(ALLOWED, Argument(0, _AF_NETLINK), Argument(2, _NETLINK_ROUTE)),
         ),
         _PAIRS,
-        _KEYS,
     ],
     # The network is the host's, but what a path leads to is not all files.
     "no_unix": [Rule(ALLOWED, ("socket",), Case(errno.EACCES, Argument(0, _AF_UNIX))), _PAIRS],
@@ -101,6 +102,9 @@ _OTHERS = [
     ),
     Rule(errno.EPERM, ("setpriority",), Case(ALLOWED, Argument(0, *_PRIO_OWN), Argument(1, 0))),
     Rule(errno.EPERM, ("ioprio_set",), Case(ALLOWED, Argument(0, *_IOPRIO_OWN), Argument(1, 0))),
+    # Keys are the user's, whoever put them there.  The kernel answers for some with a helper of its own
+    # outside, which is root, and asks a name server (request-key(8)).
+    Rule(errno.ENOSYS, ("add_key", "request_key", "keyctl")),
 ]
 
 
@@ -125,10 +129,14 @@ def rules(wanted: dict[str, object]) -> list[Rule]:
 
 def _controls(wanted: dict[str, object]) -> Rule:
     """What ioctl(2) is refused: always to type into terminals."""
-    refused = [_TIOCSTI, _TIOCLINUX]
+    refused = [Argument(1, _TIOCSTI, _TIOCLINUX)]
     if wanted.get("metadata"):
-        refused += [_FS_IOC_SETFLAGS, _FS_IOC32_SETFLAGS, _FS_IOC_FSSETXATTR]
-    return Rule(ALLOWED, ("ioctl",), Case(errno.EPERM, Argument(1, *refused)))
+        refused += [
+            Argument(1, _FS_IOC_FSSETXATTR, _FS_IOC_SETVERSION, _FS_IOC_SET_ENCRYPTION_POLICY),
+            Argument(1, _FS_LETTER | _HANDS_IN, mask=_OF_LETTER | _HANDS_IN),
+            Argument(1, _BTRFS_LETTER, mask=_OF_LETTER),
+        ]
+    return Rule(ALLOWED, ("ioctl",), *(Case(errno.EPERM, argument) for argument in refused))
 
 
 def program(wanted: dict[str, object]) -> bytes:
@@ -157,7 +165,7 @@ def probe() -> bool:
 
 
 def _try_filter() -> bool:
-    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    gain_none()
     install({"sockets": "none", **dict.fromkeys(_REFUSALS, True)})
     try:
         socket.socket(socket.AF_INET).close()

@@ -10,7 +10,9 @@ import os
 import signal
 from collections.abc import Mapping
 
-from .run_cgroups import CONTROLLER_OF, PREFIX, remove_group, remove_soon, soon, write
+from .. import mounts
+from ..kernel import write
+from .run_cgroups import CONTROLLER_OF, PREFIX, remove_group, remove_soon, soon
 
 MAY_LEAVE = "the program may write to the files of its group, and so leave it"
 ROOT = "/sys/fs/cgroup"  # where systems mount them all: who may write nothing there leaves no group
@@ -31,12 +33,12 @@ def own_groups(mountinfo: str, membership: str) -> tuple[str | None, dict[str, s
     ours = _membership(membership)
     v2: str | None = None
     v1: dict[str, str] = {}
-    for kind, root, point, options in _mounts(mountinfo):
-        if kind == "cgroup2":
-            v2 = v2 or _directory(root, point, ours.get(""))
-        else:
-            for controller in set(options) & set(V1_CONTROLLERS):
-                directory = _directory(root, point, ours.get(controller))
+    for mount in map(mounts.parse, mountinfo.splitlines()):
+        if mount.kind == "cgroup2":
+            v2 = v2 or _directory(mount, ours.get(""))
+        elif mount.kind == "cgroup":
+            for controller in set(mount.options) & set(V1_CONTROLLERS):
+                directory = _directory(mount, ours.get(controller))
                 if directory is not None:
                     v1.setdefault(controller, directory)
     return v2, v1
@@ -210,28 +212,12 @@ def _membership(text: str) -> dict[str, str]:
     return paths
 
 
-def _mounts(text: str) -> list[tuple[str, str, str, list[str]]]:
-    """(type, root, mount point, options) of every cgroup mount."""
-    found = []
-    for line in text.splitlines():
-        before, _, after = line.partition(" - ")
-        fields, (kind, _, options) = before.split(" "), after.split(" ", 2)
-        if kind in ("cgroup", "cgroup2"):
-            found.append((kind, _unescaped(fields[3]), _unescaped(fields[4]), options.split(",")))
-    return found
-
-
-def _directory(root: str, point: str, path: str | None) -> str | None:
+def _directory(mount: mounts.Mount, path: str | None) -> str | None:
+    """Where a group's path is, if this mount shows it."""
     if path is None or path.startswith("/.."):
         return None
-    inside = os.path.relpath(path, root)
-    return None if inside.startswith("..") else os.path.normpath(os.path.join(point, inside))
-
-
-def _unescaped(text: str) -> str:
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, character)
-    return text
+    inside = os.path.relpath(path, mount.root)
+    return None if inside.startswith("..") else os.path.normpath(os.path.join(mount.path, inside))
 
 
 def _processes(group: str) -> list[str]:

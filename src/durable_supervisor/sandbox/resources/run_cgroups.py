@@ -13,6 +13,8 @@ import select
 import time
 from collections.abc import Callable, Mapping
 
+from ..kernel import write
+
 PREFIX = "dsup-"
 _PERIOD = 100_000  # microseconds over which a processor share is dealt out
 _LEAST_QUOTA = 1_000  # the kernel's
@@ -245,14 +247,6 @@ def _v1_oom_events(group: str) -> int:
         os.close(events)
         raise
     return events
-
-
-def write(path: str, value: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, value.encode())
-    finally:
-        os.close(fd)
 
 
 def _field(path: str, name: str) -> int | None:
