@@ -74,6 +74,9 @@ ANSWERS = [
     (STRICT, "ioctl", (0, GARBAGE | TYPE_INTO), errno.EPERM),
     (STRICT, "ioctl", (0, LINUX_CONSOLE), errno.EPERM),
     (STRICT, "ioctl", (0, 0x40086602), errno.EPERM),  # FS_IOC_SETFLAGS
+    (STRICT, "ioctl", (0, 0x40806685), errno.EPERM),  # FS_IOC_ENABLE_VERITY: immutable for ever
+    (STRICT, "ioctl", (0, 0x50009418), errno.EPERM),  # BTRFS_IOC_SUBVOL_CREATE_V2
+    (STRICT, "ioctl", (0, 0x80086601), 0),  # FS_IOC_GETFLAGS
     (STRICT, "fchmodat2", (), errno.EPERM),
     (STRICT, "fsetxattr", (), errno.EPERM),
     (NONE, "socket", (socket.AF_INET, socket.SOCK_STREAM, 0), errno.EACCES),
@@ -86,6 +89,7 @@ ANSWERS = [
     ({"user_namespaces": True}, "socket", (socket.AF_UNIX, socket.SOCK_STREAM, 0), 0),
     ({"user_namespaces": True}, "ioctl", (0, TYPE_INTO), errno.EPERM),
     ({"user_namespaces": True}, "ioctl", (0, 0x40086602), 0),
+    ({"user_namespaces": True}, "keyctl", (), errno.ENOSYS),
     ({"user_namespaces": True}, "fchmod", (), 0),
     ({"user_namespaces": True}, "ptrace", (), 0),
 ]
