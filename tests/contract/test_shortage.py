@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 from pathlib import Path
 
@@ -48,6 +49,32 @@ async def test_a_host_short_of_descriptors_gets_a_typed_error(state_dir: Path) -
         assert caught.value.retryable
         again = await sup.start(Command(argv=["true"]), request_id="later")
         assert (await sup.wait(again.id, timeout=20)).outcome is not None
+
+
+async def test_starts_may_run_short_of_descriptors_at_any_point(state_dir: Path) -> None:
+    """Neither is the directory called unusable, nor a request id spent."""
+
+    async def start(number: int) -> SupervisorError | None:
+        try:
+            await sup.start(Command(argv=["true"]), request_id=f"short-{number}")
+        except SupervisorError as error:
+            return error
+        return None
+
+    async with Supervisor.open(state_dir) as sup:
+        await sup.wait((await sup.start(Command(argv=["true"]))).id, timeout=20)
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        used = len(list(Path("/proc/self/fd").iterdir()))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1, before[1]))
+        try:
+            refusals = await asyncio.gather(*map(start, range(24)))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert {error.code for error in refusals if error is not None} <= {ErrorCode.BUSY}
+        assert all(error.retryable for error in refusals if error is not None)
+        for number in range(24):
+            again = await sup.start(Command(argv=["true"]), request_id=f"short-{number}")
+            assert (await sup.wait(again.id, timeout=20)).outcome is not None
 
 
 async def test_no_run_is_judged_by_a_look_that_got_no_descriptor(runs: Runs) -> None:

@@ -21,6 +21,7 @@ from ..process import forks
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..process.locks import try_lock
+from ..process.shortage import is_shortage
 from ..runlog.create import create_log
 from ..runlog.paths import RunPaths, shard_of
 from ..runlog.reader import LogReader
@@ -157,6 +158,8 @@ class AdmitWork:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise no_space(0) from error
+            if is_shortage(error):
+                raise short_of(error, Phase.ADMIT) from error
             raise unusable(self.paths().dir, error) from error
         failpoint("start.log_unlocked")
         try_lock(fd)  # nobody else can have it: the file is new
