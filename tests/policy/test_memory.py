@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
 from durable_supervisor import Policy
-from durable_supervisor.sandbox.resources import cgroups
+from durable_supervisor.sandbox.report import CGROUP_V1
 from tests.contract.runs import Marker, gone
 from tests.policy.confined import Confined
 from tests.policy.conftest import Hostile
@@ -41,7 +42,7 @@ async def test_who_outlives_the_killed_one_is_ended_without_grace(
     script = f"trap '' TERM; sleep {marker} & {hostile('memory')} touch; echo still here; wait"
     ended = await confined(["sh", "-c", script], max_memory_bytes=LIMIT, grace=20)
     assert ended.outcome == "out_of_memory"
-    if held_by("memory") == cgroups.V1:  # version 2 kills the whole tree by itself
+    if held_by("memory") == CGROUP_V1:  # version 2 kills the whole tree by itself
         assert ended.receipt["stop"]["reason"] == "out_of_memory"
         assert ended.receipt["stop"]["grace"] == 0
     assert ended.receipt["duration"] < 10
@@ -78,3 +79,30 @@ async def test_root_without_a_policy_could_leave_its_group_and_the_report_says_s
     memory = ended.enforcement["memory"]
     assert (memory["applied"], memory["mechanism"]) == ("partial", held_by("memory")), os.geteuid()
     assert "leave" in memory["reason"]
+
+
+# As much as its connections to itself take without anybody reading.
+FLOOD = """
+import socket
+listener, held, ends = socket.create_server(("127.0.0.1", 0)), 0, []
+for _ in range(50):
+    end = socket.create_connection(listener.getsockname())
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+    end.setblocking(False)
+    ends += [end, listener.accept()[0]]
+    try:
+        while True:
+            held += end.send(bytes(65536))
+    except BlockingIOError:
+        pass
+print(held)
+"""
+
+
+async def test_what_waits_in_sockets_counts(confined: Confined) -> None:
+    needs_group("memory")
+    ended = await confined(
+        [sys.executable, "-c", FLOOD], Policy(network="loopback"), max_memory_bytes=2 * LIMIT
+    )
+    assert ended.enforcement["memory"]["applied"] == "full"
+    assert ended.outcome == "out_of_memory" or int(ended.stdout) < LIMIT

@@ -18,6 +18,7 @@ from ..kernel import write
 PREFIX = "dsup-"
 _PERIOD = 100_000  # microseconds over which a processor share is dealt out
 _LEAST_QUOTA = 1_000  # the kernel's
+_SHARE_OF_SOCKETS = 8  # of the limit on memory, one part
 _SETTLED = 0.5  # seconds for the kernel to let go of a group whose last process was reaped
 _PAUSE = 0.001
 CONTROLLER_OF = {"memory": "memory", "processes": "pids", "cpus": "cpu"}  # by limit
@@ -142,6 +143,9 @@ class RunCgroups:
         if "memory" in self._v1:
             self._set("memory", "memory.limit_in_bytes", limit)
             self._set("memory", "memory.memsw.limit_in_bytes", limit, needed=False)
+            # What waits in sockets is counted apart there, and not at all unless it is bounded.
+            sockets = str(int(limit) // _SHARE_OF_SOCKETS)
+            self._set("memory", "memory.kmem.tcp.limit_in_bytes", sockets, needed=False)
         else:
             self._set("memory", "memory.max", limit)
             self._set("memory", "memory.swap.max", "0", needed=False)
