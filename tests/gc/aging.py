@@ -5,18 +5,31 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from durable_supervisor.process.locks import LockState, probe_lock
+from tests.support import eventually
+
 HOUR = 3600.0
 
 
 def age(state_dir: Path, seconds: float = HOUR, run_id: str | None = None) -> None:
-    """Let one run, or all, have ended so much earlier, as their journal has it."""
+    """Let one run, or all that are over, have ended so much earlier, as their journal has it.
+
+    And let their workers be gone: they hold their logs for a moment longer than they are waited for.
+    """
     with sqlite3.connect(state_dir / "journal.db", timeout=20) as conn:
-        conn.execute(
-            "UPDATE attempts SET ended_ns = ended_ns - ? WHERE ? IS NULL"
-            " OR serial = (SELECT serial FROM runs WHERE run_id = ?)",
-            (int(seconds * 1e9), run_id, run_id),
+        over = conn.execute(
+            "SELECT serial, run_id FROM runs WHERE state IN ('finished', 'not_started')"
+            " AND (? IS NULL OR run_id = ?)",
+            (run_id, run_id),
+        ).fetchall()
+        conn.executemany(
+            "UPDATE attempts SET ended_ns = ended_ns - ? WHERE serial = ?",
+            [(int(seconds * 1e9), serial) for serial, _ in over],
         )
     conn.close()
+    for _, one in over:
+        for log in (state_dir / "runs").glob(f"*/{one}.a*.log"):
+            eventually(lambda log=log: probe_lock(str(log)) is not LockState.HELD)  # type: ignore[misc]
 
 
 def files(state_dir: Path) -> list[str]:
