@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from durable_supervisor import Grant, Policy
-from durable_supervisor.sandbox.child import MEMORY
+from durable_supervisor.sandbox.report import MEMORY_OPEN
 from tests.contract.hosts import ROOT
 from tests.policy import nested
 from tests.policy.confined import Confined, Ended
@@ -154,7 +154,7 @@ async def test_where_no_namespace_can_be_made(
     ended = await confined([sys.executable, nested.__file__, *argv], Policy(), env=env)
     assert ended.exit_code == 0, ended.stderr.decode()
     none, loopback, refused = json.loads(ended.stdout)
-    if none.get("details", {}).get("reason") == MEMORY:
+    if none.get("details", {}).get("reason") == MEMORY_OPEN:
         pytest.skip("no Landlock here either: it could have somebody else make a socket, and is refused")
 
     report = none["enforcement"]["network"]

@@ -10,10 +10,10 @@ import pytest
 
 from durable_supervisor import ErrorCode, Grant, Limits, Policy, SupervisorError
 from durable_supervisor.model.enforcement import AXES
-from durable_supervisor.sandbox.child import MEMORY
 from durable_supervisor.sandbox.facts import Facts
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.sandbox.probe import PROBES
+from durable_supervisor.sandbox.report import MEMORY_OPEN
 from durable_supervisor.supervisor.confinement import PRIVILEGED, Asked, confinement
 from durable_supervisor.supervisor.confining_files import Found
 
@@ -259,7 +259,7 @@ def test_without_landlock_it_is_kept_from_the_memory_of_others_by_a_user_namespa
     assert not planned(ABLE, Policy()).namespaces["user"]
     plan = planned(replace(old, namespaces=NONE), Policy(network="none"))
     for axis in ("privileges", "network"):
-        assert (plan.axes[axis]["applied"], plan.axes[axis]["reason"]) == ("partial", MEMORY)
+        assert (plan.axes[axis]["applied"], plan.axes[axis]["reason"]) == ("partial", MEMORY_OPEN)
     plan = planned(replace(old, namespaces=NONE), Policy(network="none"), 0)
     assert plan.axes["network"]["applied"] == plan.axes["privileges"]["applied"] == "full"
 

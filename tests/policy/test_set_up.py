@@ -15,7 +15,8 @@ import pytest
 from durable_supervisor.model.enforcement import AXES, axis_report
 from durable_supervisor.sandbox.calls import seccomp
 from durable_supervisor.sandbox.files import landlock
-from durable_supervisor.sandbox.plan import LANDLOCK, Files, Plan
+from durable_supervisor.sandbox.plan import Files, Plan
+from durable_supervisor.sandbox.report import LANDLOCK
 from tests.policy.carry_out import NotExecuted, carried_out
 
 SOURCE = Path(__file__).parents[2] / "src"

@@ -10,6 +10,7 @@ import pytest
 from durable_supervisor import Grant, Policy
 from durable_supervisor.model.enforcement import SUBREAPER
 from durable_supervisor.process.signals import signal_process
+from durable_supervisor.sandbox.report import CGROUP_KILL, CGROUP_V1
 from durable_supervisor.sandbox.resources import cgroups
 from tests.contract.runs import Marker, appear, gone
 from tests.policy.confined import Confined
@@ -79,7 +80,7 @@ async def test_the_whole_tree_is_in_the_groups_and_they_are_gone_with_it(
     gone(marker)
     assert groups_of(directory) == []
     assert ended.enforcement["tree"] == {
-        "requested": True, "applied": "full", "mechanism": cgroups.KILL, "reason": None,
+        "requested": True, "applied": "full", "mechanism": CGROUP_KILL, "reason": None,
     }  # fmt: skip
 
 
@@ -109,7 +110,7 @@ async def test_nobody_leaves_a_group_or_widens_it(confined: Confined, hostile: H
     assert [line for line in attempts if line.endswith("done")] == []
     held = [line for line in ended.lines if line.startswith("in ") and f".{ended.view.run_id}." in line]
     kinds = {held_by(limit) for limit in ("tree", "memory", "processes", "cpus")}
-    assert len(held) == (4 if cgroups.V1 in kinds else 1), "memory, pids and cpu beside version 2"
+    assert len(held) == (4 if CGROUP_V1 in kinds else 1), "memory, pids and cpu beside version 2"
     for axis in ("memory", "processes", "cpu"):
         assert ended.enforcement[axis]["applied"] == "full"
 

@@ -11,15 +11,25 @@ from __future__ import annotations
 import os
 
 from ..model.enforcement import PARTIAL
-from .plan import BUBBLEWRAP, LANDLOCK, Files, Plan, Refused, by, failed
+from .plan import Files, Plan, Refused
+from .report import (
+    BUBBLEWRAP,
+    CGROUP_V1,
+    CGROUP_V2,
+    GROUP_OPEN,
+    LANDLOCK,
+    MEMORY_OPEN,
+    METADATA_OPEN,
+    NO_NEW_PRIVS,
+    RLIMIT,
+    SECCOMP,
+    SETTINGS_OPEN,
+    TRUNCATION_OPEN,
+    by,
+    failed,
+)
 
 Changes = dict[str, dict[str, object]]
-RLIMIT = "rlimit"
-CGROUPS = ("cgroup_v1", "cgroup_v2")  # not cgroup.kill: the tree is held without it, too
-METADATA = "modes, owners and times of files can be changed outside the grants"
-TRUNCATION = "files that can be read can be truncated"
-MEMORY = "the memory of other processes of the user can be written: this kernel has no Landlock"
-SETTINGS = "root may write the kernel's settings, such as what it executes when a program crashes"
 
 
 class _Steps:
@@ -47,25 +57,23 @@ class _Steps:
         loopback = network is not None and network["mode"] == "loopback"
         refused = namespaces.enter(self.plan.namespaces, loopback=loopback)
         if "user" in refused and self.plan.privileges and not self.plan.landlock_scope:
-            self._privileges_in_part(f"{MEMORY}; {refused['user']}")
+            self._privileges_in_part(f"{MEMORY_OPEN}; {refused['user']}")
         if "net" in refused:
             self._without_network(refused["net"])
         if "mount" in refused:
             self._without_mounts(refused["mount"])
 
     def _privileges_in_part(self, reason: str) -> None:
-        self.give_up("privileges", {"applied": PARTIAL, "mechanism": "no_new_privs", "reason": reason})
+        self.give_up("privileges", {"applied": PARTIAL, "mechanism": NO_NEW_PRIVS, "reason": reason})
 
     def _without_mounts(self, reason: str) -> None:
-        from .resources.cgroups import MAY_LEAVE
-
         for axis, report in self.plan.axes.items():
             mechanism = report.get("mechanism")
-            if mechanism in CGROUPS:
-                why = f"{MAY_LEAVE}: {reason}"
+            if mechanism in (CGROUP_V1, CGROUP_V2):  # not the tree's: that is held without a group, too
+                why = f"{GROUP_OPEN}: {reason}"
                 self.give_up(axis, {"applied": PARTIAL, "mechanism": mechanism, "reason": why})
         if self.plan.privileges and os.geteuid() == 0:
-            self._privileges_in_part(f"{SETTINGS}: {reason}")
+            self._privileges_in_part(f"{SETTINGS_OPEN}: {reason}")
         if self.plan.files is not None and self.plan.files.mounts:
             self._metadata_is_open(self.plan.files, reason)
 
@@ -73,7 +81,7 @@ class _Steps:
         """No namespace of its own: then no socket at all, where none is what was asked for."""
         if self.plan.network is not None and self.plan.network["mode"] == "none" and self.plan.seccomp:
             self.sockets = "none"
-            self.changes["network"] = by("seccomp")
+            self.changes["network"] = by(SECCOMP)
         else:
             self.sockets = "no_unix" if self.plan.files is not None else None
             self.give_up("network", failed(reason))
@@ -83,7 +91,9 @@ class _Steps:
         from .files import landlock
 
         files.mounts = False
-        found = METADATA if files.abi >= landlock.TRUNCATE_SINCE else f"{METADATA}; {TRUNCATION}"
+        found = (
+            METADATA_OPEN if files.abi >= landlock.TRUNCATE_SINCE else f"{METADATA_OPEN}; {TRUNCATION_OPEN}"
+        )
         self.give_up("files", {"applied": PARTIAL, "mechanism": LANDLOCK, "reason": f"{found}: {reason}"})
 
     def files(self, files: Files) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from ..model.enforcement import FULL, NONE
-
-BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"
-
 
 class Refused(Exception):  # noqa: N818  a decision, not a fault
     """A required axis cannot be had, whatever the probes said.  The program must not be executed."""
@@ -110,13 +106,3 @@ class Plan:
             axis: {name: planned.get(name) for name in kept} | changes.get(axis, {})
             for axis, planned in self.axes.items()
         }
-
-
-def failed(reason: str) -> dict[str, object]:
-    """A change: nothing is left of this axis."""
-    return {"applied": NONE, "mechanism": None, "reason": reason}
-
-
-def by(mechanism: str) -> dict[str, object]:
-    """A change: enforced as asked, by something else than was planned."""
-    return {"applied": FULL, "mechanism": mechanism, "reason": None}

@@ -14,19 +14,29 @@ from ..model.command import Limits
 from ..model.enforcement import AXES, FULL, NONE, PARTIAL, SUBREAPER, axis_report
 from ..model.errors import SupervisorError, enforcement_refused
 from ..model.policy import Policy
-from ..sandbox.child import MEMORY, SETTINGS
 from ..sandbox.facts import Facts
 from ..sandbox.files.landlock import MOVE_SINCE
-from ..sandbox.plan import BUBBLEWRAP, Plan
+from ..sandbox.plan import Plan
+from ..sandbox.report import (
+    BUBBLEWRAP,
+    GROUP_OPEN,
+    MEMORY_OPEN,
+    NAMESPACE,
+    NO_FILTER,
+    NO_NEW_PRIVS,
+    RLIMIT,
+    SECCOMP,
+    SETTINGS_OPEN,
+    SOCKETS_OPEN,
+)
 from ..sandbox.resources import cgroups, rlimits
 from . import confining_files
 
-_CGROUPS = "/sys/fs/cgroup"  # where they are mounted, but for odd systems
 PRIVILEGED = "the program keeps the capabilities of root, and may raise it: a policy drops them"
 _EACH = "each process is bounded by itself, not the tree together"
 _USER = "counts all processes of the user, not the tree's"
 _NOT_ROOT = "the kernel does not hold root's processes to a user's limit"
-_NO_FILTER: dict[str, object] = {
+_NO_CALL_REFUSED: dict[str, object] = {
     "sockets": None,
     "io_uring": False,
     "tracing": False,
@@ -55,7 +65,7 @@ class Asked:
 def confinement(asked: Asked, facts: Facts) -> Plan | SupervisorError:
     """``ENFORCEMENT_REFUSED`` where a required axis cannot be had as asked."""
     plan = Plan()
-    plan.seccomp = dict(_NO_FILTER)
+    plan.seccomp = dict(_NO_CALL_REFUSED)
     plan.rlimits = rlimits.table(asked.limits, facts.cgroups)
     reports = {axis: decide(asked, facts, plan) for axis, decide in _DECISIONS.items()}
     if not facts.seccomp or not any(plan.seccomp.values()):
@@ -85,24 +95,22 @@ def _network(asked: Asked, facts: Facts, plan: Plan) -> Report:
     if mode == "host":
         return axis_report(None)
     if facts.namespaces.get("net"):
-        plan.network = {"mode": mode, "mechanism": "namespace"}
+        plan.network = {"mode": mode, "mechanism": NAMESPACE}
         plan.seccomp.update(sockets="own_namespace", io_uring=True)
         _enter(plan, facts, "net")
         if facts.seccomp:
-            return axis_report(mode, FULL, "namespace")
-        return axis_report(
-            mode, PARTIAL, "namespace", f"sockets in the file system can be reached: {_no_filter(facts)}"
-        )
+            return axis_report(mode, FULL, NAMESPACE)
+        return axis_report(mode, PARTIAL, NAMESPACE, f"{SOCKETS_OPEN}: {_no_filter(facts)}")
     lacking = facts.lacking("namespaces", "this user can make no network namespace")
     if mode == "loopback":
         return axis_report(mode, NONE, None, lacking)
     if not facts.seccomp:
         return axis_report(mode, NONE, None, f"{lacking}; {_no_filter(facts)}")
-    plan.network = {"mode": mode, "mechanism": "seccomp"}
+    plan.network = {"mode": mode, "mechanism": SECCOMP}
     plan.seccomp.update(sockets="none", io_uring=True)
     if not _is_apart(asked, facts, plan):
-        return axis_report(mode, PARTIAL, "seccomp", MEMORY)
-    return axis_report(mode, FULL, "seccomp")
+        return axis_report(mode, PARTIAL, SECCOMP, MEMORY_OPEN)
+    return axis_report(mode, FULL, SECCOMP)
 
 
 def _privileges(asked: Asked, facts: Facts, plan: Plan) -> Report:
@@ -117,12 +125,12 @@ def _privileges(asked: Asked, facts: Facts, plan: Plan) -> Report:
     if not facts.seccomp:
         open_ends.append(f"a user namespace of its own gives it capabilities within: {_no_filter(facts)}")
     if not _is_apart(asked, facts, plan):
-        open_ends.append(MEMORY)
+        open_ends.append(MEMORY_OPEN)
     if facts.namespaces.get("settings") and not _is_beyond(asked, facts, plan, ["/proc", "/sys"]):
-        open_ends.append(SETTINGS)
+        open_ends.append(SETTINGS_OPEN)
     if open_ends:
-        return axis_report(True, PARTIAL, "no_new_privs", "; ".join(open_ends))
-    return axis_report(True, FULL, "no_new_privs")
+        return axis_report(True, PARTIAL, NO_NEW_PRIVS, "; ".join(open_ends))
+    return axis_report(True, FULL, NO_NEW_PRIVS)
 
 
 def _tree(asked: Asked, facts: Facts, plan: Plan) -> Report:
@@ -174,7 +182,7 @@ def _cpu(asked: Asked, facts: Facts, plan: Plan) -> Report:
         lacking = f"no share of a processor can be held: {_no_group(facts)}"
         if seconds is None:
             return axis_report(requested, NONE, None, lacking)
-        return axis_report(requested, PARTIAL, by_time or "rlimit", lacking)
+        return axis_report(requested, PARTIAL, by_time or RLIMIT, lacking)
     if seconds is not None and by_time is None:
         return _by_rlimit(asked, facts, requested, f"{_EACH}: {_no_group(facts)}")
     return _by_group(asked, facts, plan, requested, str(by_share if share is not None else by_time))
@@ -193,28 +201,28 @@ def _per_process(asked: Asked, facts: Facts, most: int | None) -> Report:
     if most is None:
         return axis_report(None)
     if _may_raise(asked, facts):
-        return axis_report(most, PARTIAL, "rlimit", PRIVILEGED)
-    return axis_report(most, FULL, "rlimit")
+        return axis_report(most, PARTIAL, RLIMIT, PRIVILEGED)
+    return axis_report(most, FULL, RLIMIT)
 
 
 def _by_rlimit(asked: Asked, facts: Facts, requested: object, reason: str) -> Report:
     if _may_raise(asked, facts):
         reason = f"{reason}; {PRIVILEGED}"
-    return axis_report(requested, PARTIAL, "rlimit", reason)
+    return axis_report(requested, PARTIAL, RLIMIT, reason)
 
 
 def _by_group(asked: Asked, facts: Facts, plan: Plan, requested: object, mechanism: str) -> Report:
     """In full only if the program cannot move itself into another group."""
     if _is_kept_in(asked, facts, plan):
         return axis_report(requested, FULL, mechanism)
-    return axis_report(requested, PARTIAL, mechanism, cgroups.MAY_LEAVE)
+    return axis_report(requested, PARTIAL, mechanism, GROUP_OPEN)
 
 
 def _is_kept_in(asked: Asked, facts: Facts, plan: Plan) -> bool:
     """Are the groups' files not its to write, and clone3(2), for which a descriptor will do, refused?"""
     if asked.policy is None or not facts.seccomp or not facts.privileges:
         return False
-    return _is_beyond(asked, facts, plan, [_CGROUPS, *_parents(facts)])
+    return _is_beyond(asked, facts, plan, [cgroups.ROOT, *_parents(facts)])
 
 
 def _is_beyond(asked: Asked, facts: Facts, plan: Plan, kernels: Sequence[str]) -> bool:
@@ -257,7 +265,7 @@ def _may_raise(asked: Asked, facts: Facts) -> bool:
 
 
 def _no_filter(facts: Facts) -> str:
-    return facts.lacking("seccomp", "this kernel filters no system calls")
+    return facts.lacking("seccomp", NO_FILTER)
 
 
 def _no_group(facts: Facts) -> str:

@@ -7,10 +7,17 @@ from dataclasses import dataclass
 
 from ..model.enforcement import FULL, NONE, PARTIAL
 from ..model.policy import Policy
-from ..sandbox.child import METADATA, TRUNCATION
 from ..sandbox.facts import Facts
 from ..sandbox.files.landlock import TRUNCATE_SINCE
-from ..sandbox.plan import BUBBLEWRAP, LANDLOCK, Files, Plan
+from ..sandbox.plan import Files, Plan
+from ..sandbox.report import (
+    BUBBLEWRAP,
+    LANDLOCK,
+    METADATA_OPEN,
+    NO_FILTER,
+    SOCKETS_OPEN,
+    TRUNCATION_OPEN,
+)
 
 _WRITING = ("write", "all")
 _EXECUTING = ("execute", "all")
@@ -79,18 +86,18 @@ def _hold_beside_landlock(
     if policy.network == "host":
         plan.seccomp.update(sockets="no_unix", io_uring=True)
     if not facts.seccomp:
-        reason = facts.lacking("seccomp", "this kernel filters no system calls")
-        found.append(f"sockets in the file system can be reached: {reason}")
+        reason = facts.lacking("seccomp", NO_FILTER)
+        found.append(f"{SOCKETS_OPEN}: {reason}")
     if facts.namespaces.get("mount"):
         files.mounts = True  # read-only, which holds truncation as well
         return found
     if facts.landlock < TRUNCATE_SINCE:
-        found.append(f"{TRUNCATION}: Landlock here has ABI {facts.landlock}")
+        found.append(f"{TRUNCATION_OPEN}: Landlock here has ABI {facts.landlock}")
     if facts.seccomp and not any(one.access in _WRITING for one in grants):
         plan.seccomp["metadata"] = True
     else:
         reason = facts.lacking("namespaces", "this user can make no mount namespace")
-        found.append(f"{METADATA}: {reason}")
+        found.append(f"{METADATA_OPEN}: {reason}")
     return found
 
 

@@ -11,7 +11,8 @@ from ..model.enforcement import SUBREAPER
 from ..process.gate import PausedProgram, Program, Stdio, fork_paused
 from ..process.program import ConfinementRefused, StartFailure
 from ..sandbox import child
-from ..sandbox.plan import BUBBLEWRAP, Plan, Refused, by, failed
+from ..sandbox.plan import Plan, Refused
+from ..sandbox.report import BUBBLEWRAP, by, failed
 from .resources import Resources
 
 Report = dict[str, dict[str, object]]

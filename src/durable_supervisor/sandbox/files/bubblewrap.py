@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 
 from ..plan import Files, Plan
+from ..report import NAMESPACE
 from ..trial import succeeds
 from .paths import ALL, DEVICES, EXECUTABLE, READABLE, WRITE, Open
 
@@ -31,7 +32,7 @@ def wrap(path: str, argv: list[str], plan: Plan, cwd: str) -> tuple[str, list[st
     if files is None or files.bwrap is None:
         raise ValueError("the plan has no bubblewrap")
     options = ["--args", str(_ENVIRONMENT_FD), "--cap-drop", "ALL", "--unshare-user"]
-    if plan.network is not None and plan.network["mechanism"] == "namespace":
+    if plan.network is not None and plan.network["mechanism"] == NAMESPACE:
         options.append("--unshare-net")
     if plan.seccomp:
         options += ["--seccomp", str(_FILTER_FD)]

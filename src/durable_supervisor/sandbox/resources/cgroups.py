@@ -12,16 +12,14 @@ from collections.abc import Mapping
 
 from .. import mounts
 from ..kernel import write
+from ..report import CGROUP_KILL, CGROUP_V1, CGROUP_V2
 from .run_cgroups import CONTROLLER_OF, PREFIX, remove_group, remove_soon, soon
 
-MAY_LEAVE = "the program may write to the files of its group, and so leave it"
-ROOT = "/sys/fs/cgroup"  # where systems mount them all: who may write nothing there leaves no group
+ROOT = "/sys/fs/cgroup"  # where systems mount them all
 V1_CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
 V2_CONTROLLERS = ("memory", "pids", "cpu")
 # A group that holds us and no controllers, beside which runs get theirs: see `v2_parent`.
 LEAF = "supervisor"
-# What reports call them.
-KILL, V1, V2 = "cgroup.kill", "cgroup_v1", "cgroup_v2"
 
 
 def own_groups(mountinfo: str, membership: str) -> tuple[str | None, dict[str, str]]:
@@ -144,11 +142,11 @@ def mechanism(found: Mapping[str, object], wanted: str) -> str | None:
     """What holds ``tree``, ``memory``, ``processes``, ``cpus`` or ``cpu_seconds``; None: nothing here."""
     v2, v1, controllers = _found(found)
     if wanted == "tree":
-        return KILL if v2 is not None and _kills(found) else None
+        return CGROUP_KILL if v2 is not None and _kills(found) else None
     if wanted == "cpu_seconds":
-        return V2 if v2 is not None else V1 if "cpuacct" in v1 else None
+        return CGROUP_V2 if v2 is not None else CGROUP_V1 if "cpuacct" in v1 else None
     controller = CONTROLLER_OF[wanted]
-    return V2 if controller in controllers else V1 if controller in v1 else None
+    return CGROUP_V2 if controller in controllers else CGROUP_V1 if controller in v1 else None
 
 
 def _found(found: Mapping[str, object]) -> tuple[str | None, dict[str, str], list[str]]:
