@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from durable_supervisor import Limits, SupervisorError
+from durable_supervisor import Limits, Policy, SupervisorError
 from durable_supervisor.cli import confined
+from durable_supervisor.cli.fields import OPTIONS
 from durable_supervisor.wire.documents import validate
 from tests.cli.helpers import Cli, assert_one_error_line
 
@@ -128,10 +130,33 @@ def test_a_grant_that_is_missing_is_one_line(cli: Cli, tmp_path: Path) -> None:
     result = cli("start", "--grant", str(tmp_path / "missing"), "--", "true")
     assert result.code == 2
     assert_one_error_line(result, "INVALID_REQUEST")
-    assert "policy.filesystem" in result.stderr
+    assert "--grant: grants" in result.stderr
 
 
 def test_what_this_machine_can_do_is_a_table(cli: Cli) -> None:
     rows = [row.split() for row in cli.ok("capabilities").stdout.splitlines()]
     assert rows[0][:3] == ["AXIS", "ASKED", "BY"]
     assert {row[0] for row in rows} >= {"tree", "files", "network", "memory", "privileges"}
+
+
+def test_a_word_that_is_no_access_is_told_as_such(cli: Cli) -> None:
+    result = cli("start", "--grant", ".:rw", "--", "true")
+    assert_one_error_line(result, "INVALID_REQUEST")
+    assert "--grant: has an access other than read, execute, write, all" in result.stderr
+
+
+def test_a_person_is_told_the_option_a_program_the_field(cli: Cli) -> None:
+    words = ["--enforcement", "network=required", "--", "true"]
+    assert "INVALID_REQUEST: --enforcement[network]: is given" in cli("start", *words).stderr
+    assert "policy.enforcement[network]: is given" in cli("start", "--json", *words).error["message"]
+    result = cli("start", "--timeout", "-1", "--", "true")
+    assert_one_error_line(result, "INVALID_REQUEST")
+    assert "--timeout: must be positive" in result.stderr
+    assert "(correct --timeout and" in result.stderr
+
+
+def test_every_bound_has_its_option(cli: Cli) -> None:
+    for kind, name in ((Limits, "limits"), (Policy, "policy")):
+        assert [one.name for one in fields(kind) if one.init and f"{name}.{one.name}" not in OPTIONS] == []
+    shown = cli.ok("start", "--help").stdout
+    assert [option for option in OPTIONS.values() if f"{option} " not in shown] == []

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 import time
 from datetime import UTC
 from pathlib import Path
+from typing import Any, cast
+
+import pytest
 
 from durable_supervisor import (
     Command,
@@ -19,6 +23,7 @@ from durable_supervisor import (
     RunState,
     Supervisor,
     run,
+    sync,
 )
 from tests.contract.hosts import refused
 from tests.contract.runs import Marker, gone
@@ -173,6 +178,10 @@ async def test_a_program_that_is_not_there(caller: Caller) -> None:
         "ENOENT",
         Phase.DISPATCH,
     )
+    assert "was not started: ENOENT (No such file or directory): /no/such/program" in error.message
+    async with refused(ErrorCode.NOT_STARTED) as caught:
+        await caller.run(["true"], cwd="/no/such/place")
+    assert "ENOENT (No such file or directory): directory /no/such/place" in caught().message
 
 
 async def test_contradictions_are_refused(caller: Caller) -> None:
@@ -190,3 +199,19 @@ async def test_contradictions_are_refused(caller: Caller) -> None:
         async with refused(ErrorCode.INVALID_REQUEST) as caught:
             await caller.run(["true"], **options)
         assert caught().details["field"] == field
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("timeout", "belongs in Command(timeout=...)"),
+        ("max_memory_bytes", "belongs in Limits(max_memory_bytes=...)"),
+        ("check", "unexpected keyword argument 'check' for run, stream and spawn"),
+    ],
+)
+async def test_a_word_that_the_calls_do_not_have(word: str, told: str) -> None:
+    command, options = Command(argv=["true"]), cast(Any, {word: 1})
+    with pytest.raises(TypeError, match=re.escape(told)):
+        await run(command, **options)
+    with pytest.raises(TypeError, match=re.escape(told)):
+        sync.run(command, **options)

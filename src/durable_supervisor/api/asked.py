@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
@@ -93,6 +93,7 @@ def ask(
     rest: dict[str, Any] = {
         name: value for name, value in options.items() if name not in ("supervisor", "limits")
     }
+    _check_names(rest)
     limits = command.limits_with(options.get("limits"), otherwise)
     if not isinstance(limits, Limits):
         raise invalid("limits", "must be Limits", "Limits(timeout=600)")
@@ -108,6 +109,15 @@ def ask(
     plain = replace(command, **NO_SUGAR)  # its own limits are in ``limits`` now
     plain, fed = _with_input(plain, given, limits)
     return Asked(command=plain, limits=limits, window=window, fed=fed, **rest)
+
+
+def _check_names(given: Iterable[str]) -> None:
+    """A word that none of the calls has is a slip in the code, as of any function: a TypeError."""
+    for name in given:
+        if name not in Options.__optional_keys__:
+            owner = next((kind for kind in (Command, Limits) if name in kind.__dataclass_fields__), None)
+            hint = "" if owner is None else f"; it belongs in {owner.__name__}({name}=...)"
+            raise TypeError(f"unexpected keyword argument {name!r} for run, stream and spawn{hint}")
 
 
 def _with_input(command: Command, given: Input | None, limits: Limits) -> tuple[Command, Input | None]:

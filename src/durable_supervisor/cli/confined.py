@@ -60,6 +60,8 @@ FileSize = Annotated[
 ]
 MaxStdin = Annotated[str | None, typer.Option("--max-stdin", metavar="SIZE", help="Bytes of stdin in all.")]
 
+_ACCESSES = [one.value for one in Access]
+
 
 def policy(words: Mapping[str, Any]) -> Policy | None:
     """From the options by name; None where none of them is given.  Raises INVALID_REQUEST."""
@@ -95,7 +97,9 @@ def limits(words: Mapping[str, Any]) -> dict[str, Any]:
 def _grant(word: str) -> Grant:
     """``PATH:ACCESS``; what does not end with an access is a path as it stands."""
     path, colon, access = word.rpartition(":")
-    if not colon or access not in [one.value for one in Access]:
+    if not colon or access not in _ACCESSES:
+        if path and os.path.exists(path) and not os.path.lexists(word):  # a slip, not a name with a colon
+            raise invalid("policy.filesystem", f"has an access other than {', '.join(_ACCESSES)}")
         path, access = word, Access.READ.value
     if not path:
         raise invalid("policy.filesystem", "has a grant without a path", "--grant /repo:read")

@@ -12,6 +12,7 @@ from durable_supervisor.model.tokens import redact_tokens, without_tokens
 
 from . import exit_codes, out
 from .escape import escape_text
+from .fields import by_option
 from .main import PROGRAM, called_name
 
 DEBUG_VARIABLE = "DURABLE_SUPERVISOR_DEBUG"
@@ -33,8 +34,9 @@ def print_error(error: SupervisorError, *, as_json: bool) -> None:
     if as_json:
         line = json.dumps({"error": without_tokens(error.to_dict())}, default=str)
     else:
-        hint = f" ({error.hint.replace(f'{PROGRAM} ', f'{called_name()} ')})" if error.hint else ""
-        line = f"error: {escape_text(redact_tokens(f'{error.code.value}: {error.message}{hint}'))}"
+        message, hint = by_option(error)
+        hint = f" ({hint.replace(f'{PROGRAM} ', f'{called_name()} ')})" if hint else ""
+        line = f"error: {escape_text(redact_tokens(f'{error.code.value}: {message}{hint}'))}"
     with suppress(OSError, SupervisorError):  # nobody hears us: the exit code still tells
         out.note(line)
 
