@@ -22,7 +22,7 @@ from ..journal.runs import get, unknown_run
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.shortage import is_shortage
-from .act import Judged, Spoken, fold, is_news, owes_word, speak
+from .act import Judged, Spoken, clear_away, fold, is_news, owes_word, speak
 from .decide import decide
 from .facts import Observation
 from .observe import PATIENCE, Place, in_passing, look
@@ -140,8 +140,13 @@ class Reconciler:
     async def _apart(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._over)
         return await asyncio.shield(task)
+
+    def _over(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited may be gone: asyncio would tell the host's log of it
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
@@ -211,6 +216,8 @@ class Reconciler:
 
     def _speak(self, news: Sequence[Judged]) -> list[Spoken]:
         """In a thread: every sync blocks."""
+        for item in news:
+            clear_away(item, self._place)
         if sum(map(owes_word, news)) > WORDS_AT_ONCE:
             return [Spoken.SILENT] * len(news)
         return [speak(item, self._place, self._clock) for item in news]

@@ -103,7 +103,8 @@ def faults(tmp_path: Path) -> Iterator[Faults]:
 def drive(faults: Faults, folder: Path, plan: list[dict[str, Any]]) -> subprocess.Popen[str]:
     env = {**os.environ, **faults.environment(Role.OWNER), "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
     command = [sys.executable, str(driver.__file__), str(folder), json.dumps(plan)]
-    return subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    with open(folder / "errors", "wb") as errors:
+        return subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
 
 
 def experiments(faults: Faults, folder: Path, plan: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -111,7 +112,9 @@ def experiments(faults: Faults, folder: Path, plan: list[dict[str, Any]]) -> lis
     with drive(faults, folder, plan) as driven:
         assert driven.stdout is not None
         found = [json.loads(line) for line in driven.stdout]
-    assert driven.returncode == 0
+    said = (folder / "errors").read_text()
+    assert driven.returncode == 0, said
+    assert "never retrieved" not in said, "an error that nobody heard"
     assert len(found) == len(plan)
     broken = [one for one in found if "broken" in one]
     assert not broken, f"{len(broken)} of {len(found)}, first:\n{json.dumps(broken[0], indent=1)}"

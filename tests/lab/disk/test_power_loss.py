@@ -1,0 +1,180 @@
+"""Power loss at any moment, with any subset of what was not synced: blocks of files and names in directories.
+
+Real lives are recorded once; each seed chooses a moment, and what of the rest the disk has kept.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor import RunState, Supervisor, SupervisorError
+from durable_supervisor.runlog.format import HeaderError, decode_header
+from tests.crash.harness import ROOT, Ledger
+from tests.crash.test_power import OTHER_BOOT
+from tests.crash.world import World, no_guess, read_all
+from tests.lab.disk import recorded
+from tests.lab.disk.faults import Call, Faults, Role
+from tests.lab.disk.replay import Disk, Step, read_trace
+from tests.lab.disk.verdict import RECOVERABLE
+from tests.lab.forms import FULL
+
+SEEDS = range(1500 if FULL else 16)
+# How much of the unsynced is kept: nothing is as likely as anything, and nearly all.
+KEEP = (0.0, 0.5, 0.9)
+
+
+@dataclass
+class Recording:
+    """``known[i]``: what is known of each request when the first ``i`` steps are done."""
+
+    folder: Path
+    steps: list[Step]
+    ledger: Ledger
+    known: list[dict[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """``admitted``: its caller has heard; ``released``: it may have begun; ``finished``: told so."""
+        runs = {}
+        for step in self.steps:
+            if step.path.endswith("/marks") and step.data:
+                _, name, run = step.data.decode().split()
+                runs[run] = name
+        told: dict[str, str] = {}
+        self.known.append({})
+        for step in self.steps:
+            told = dict(told)
+            if step.path.endswith("/marks") and step.data:
+                word, name, _ = step.data.decode().split()
+                if told.get(name) != "released" or word == "finished":
+                    told[name] = word
+            elif step.call is Call.WRITE and b"program.released" in step.data and ".a1." in step.path:
+                told[runs[Path(step.path).name.partition(".")[0]]] = "released"
+            self.known.append(told)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    folder = tmp_path_factory.mktemp("recorded")
+    disk = folder / "disk"
+    (disk / "state").mkdir(parents=True)
+    (disk / "state").chmod(0o700)
+    faults = Faults(folder, disk, traced=True)
+    env = {**os.environ, **faults.environment(Role.OWNER), "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    subprocess.run([sys.executable, str(recorded.__file__), str(folder)], env=env, cwd=ROOT, check=True)
+    faults.close()
+    assert faults.trace is not None
+    return Recording(folder, read_trace(faults.trace), Ledger(folder))
+
+
+def image_after(
+    recording: Recording, steps: list[Step], target: Path, dice: random.Random, keep: float
+) -> Path:
+    disk = Disk(str(recording.folder / "disk" / "state"))
+    for step in steps:
+        disk.apply(step)
+    disk.image(target, dice, keep)
+    reboot(target)
+    return target
+
+
+def reboot(directory: Path) -> None:
+    """Every recorded boot id that the disk has kept becomes another one."""
+    if (directory / "journal.db").exists() and (directory / "journal.db").stat().st_size:
+        try:
+            with sqlite3.connect(directory / "journal.db") as conn:
+                conn.execute("UPDATE runs SET boot_id = ? WHERE state != 'finished'", (OTHER_BOOT,))
+        except sqlite3.Error:
+            pass  # not one yet, or not one any more: the product has to say so
+        finally:
+            conn.close()
+    for log in directory.glob("runs/*/*.log"):
+        data = log.read_bytes()
+        try:
+            header, length = decode_header(data)
+        except (HeaderError, ValueError):
+            continue
+        header.boot_id = OTHER_BOOT
+        log.write_bytes(header.encode() + data[length:])
+
+
+async def judge(directory: Path, recording: Recording, known: dict[str, str]) -> list[str]:
+    """By way of `recover` where opening says so; the state of each request, after a refusal's code."""
+    refused: list[str] = []
+    try:
+        return await _look(directory, recording, known)
+    except SupervisorError as error:
+        assert error.code in RECOVERABLE, error  # noqa: PT017
+        refused = [error.code.value]
+    await Supervisor.recover(directory)
+    return refused + await _look(directory, recording, known)
+
+
+async def _look(directory: Path, recording: Recording, known: dict[str, str]) -> list[str]:
+    told = []
+    async with Supervisor.open(directory) as sup:
+        for name in recorded.SCRIPTS:
+            world = World(directory, recording.ledger, request_id=name)
+            seen = await world.find(sup)
+            stage = known.get(name)
+            told.append(f"{stage} {seen.state.value if seen else 'absent'}")
+            if stage is not None:
+                assert seen is not None, f"{name} was accepted and is forgotten"
+            if seen is None:
+                continue
+            if stage == "finished":
+                assert seen.state is RunState.FINISHED, f"{name}: the caller had its outcome"
+            if stage in ("released", "finished"):
+                assert seen.state is not RunState.NOT_STARTED, f"{name} would be executed again"
+                no_guess(world, seen, recorded.CODE)
+            else:
+                assert seen.outcome is None
+            events = await read_all(sup, seen.id, 1000)
+            assert [event.seq for event in events] == sorted({event.seq for event in events})
+    return told
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_any_moment(recording: Recording, tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    # Most steps are of the making of the journal; most moments that matter come later.
+    first = next(i for i, step in enumerate(recording.steps) if "/runs/" in step.path)
+    count = dice.randrange(0 if seed % 8 == 0 else first, len(recording.steps) + 1)
+    directory = image_after(recording, recording.steps[:count], tmp_path / "state", dice, dice.choice(KEEP))
+    told = await judge(directory, recording, recording.known[count])
+    print(f"after {count} of {len(recording.steps)}: {', '.join(told)}")
+
+
+async def test_a_missing_sync_would_be_found(recording: Recording, tmp_path: Path) -> None:
+    """The worth of the above: without the syncs of the workers an outcome that was told is lost."""
+    told = next(i for i, step in enumerate(recording.steps) if step.data.startswith(b"finished "))
+    lying = [one for one in recording.steps[: told + 1] if (one.call, one.role) != (Call.SYNC, Role.WORKER)]
+    lost = 0
+    for seed in range(8):
+        dice = random.Random(seed)
+        directory = image_after(recording, lying, tmp_path / f"state-{seed}", dice, 0.0)
+        try:
+            await judge(directory, recording, recording.known[told + 1])
+        except AssertionError:
+            lost += 1
+    assert lost
+
+
+async def test_the_whole_trace_is_the_directory(recording: Recording, tmp_path: Path) -> None:
+    """The replay is true: with all steps and nothing lost, what there is now."""
+    disk = Disk(str(recording.folder / "disk" / "state"))
+    for step in recording.steps:
+        disk.apply(step)
+    disk.image(tmp_path / "state", random.Random(0), 1.0)
+    real = recording.folder / "disk" / "state"
+    compared = [path for path in real.rglob("*") if path.is_file() and path.suffix in (".log", ".db")]
+    assert compared
+    for path in compared:
+        assert (tmp_path / "state" / path.relative_to(real)).read_bytes() == path.read_bytes(), path
