@@ -14,6 +14,7 @@ from durable_supervisor.model.states import RunState
 # What is deliberately "anything else".
 _FAILED = {
     ErrorCode.NOT_STARTED,
+    ErrorCode.RUN_FAILED,
     ErrorCode.CURSOR_AHEAD,
     ErrorCode.NOT_CONFIRMED,
     ErrorCode.SUPERVISOR_CLOSED,
