@@ -236,6 +236,23 @@ async def test_files_of_others_are_not_followed(state_dir: Path, tmp_path: Path)
     assert (theirs / "0000000000000009.log").read_text() == "precious"
 
 
+async def test_files_that_cannot_be_looked_at_harm_their_run_alone(state_dir: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may look at everything: run as an ordinary user")
+    async with Supervisor.open(state_dir) as sup:
+        closed = await ended(sup, "closed", LOUD)
+        other = await ended(sup, "other")
+    age(state_dir)
+    [log] = (state_dir / "runs").glob(f"*/{closed}.a1.log")
+    log.with_suffix(".seg").mkdir(exist_ok=True)
+    log.with_suffix(".seg").chmod(0)
+    async with Supervisor.open(state_dir) as sup:
+        report = await sup.gc(keep=0, apply=True)
+        assert ([run.run_id for run in report.runs], report.kept) == ([other], {"unreadable": 1})
+        log.with_suffix(".seg").chmod(0o700)
+        assert (await sup.gc(keep=0, apply=True)).count == 1
+
+
 async def test_what_cannot_be_removed_is_tried_again(state_dir: Path) -> None:
     async with Supervisor.open(state_dir) as sup:
         run_id = await ended(sup, "one")

@@ -24,6 +24,7 @@ def seen(
     days: float = 10,
     size: int = 100,
     locked: bool = False,
+    unreadable: bool = False,
     may_retry: bool = False,
     **labels: str,
 ) -> Sighting:
@@ -32,7 +33,7 @@ def seen(
     run = KeptRun(
         serial, f"run{serial:013d}", f"r-{serial}", "0000", state, 1, may_retry, None, dict(labels), ended
     )
-    return Sighting(run, size, locked)
+    return Sighting(run, size, locked, unreadable)
 
 
 def going(there: list[Sighting], **asked: Any) -> list[int]:
@@ -54,6 +55,7 @@ def going(there: list[Sighting], **asked: Any) -> list[int]:
         (seen(S.QUARANTINED), "quarantined"),
         (seen(S.NOT_STARTED, may_retry=True), "retryable"),
         (seen(locked=True), "locked"),
+        (seen(unreadable=True), "unreadable"),
         (seen(days=LEAST_AGE / DAY), "young"),
         (seen(days=0), "young"),
         (seen(days=-5), "young"),  # the clock was set back

@@ -171,12 +171,18 @@ class Collector:
 
 
 def _see(page: Sequence[KeptRun], runs_dir: str) -> list[Sighting]:
-    found = []
-    for run in page:
-        paths = RunPaths(runs_dir, run.shard, run.run_id)
+    return [_see_one(run, RunPaths(runs_dir, run.shard, run.run_id)) for run in page]
+
+
+def _see_one(run: KeptRun, paths: RunPaths) -> Sighting:
+    """Files that cannot be looked at harm their own run alone."""
+    try:
         locked = probe_lock(paths.log(run.attempt)) is LockState.HELD
-        found.append(Sighting(run, disk_bytes(paths, run.attempt), locked))
-    return found
+        return Sighting(run, disk_bytes(paths, run.attempt), locked)
+    except OSError as error:
+        if is_shortage(error):
+            raise
+        return Sighting(run, 0, locked=False, unreadable=True)
 
 
 def _remove(rows: Sequence[RunRow], runs_dir: str, newest_shard: str) -> list[int]:

@@ -17,11 +17,15 @@ _NS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A run that is not collected.  ``locked``: somebody holds its log's lock."""
+    """A run that is not collected.  ``locked``: somebody holds its log's lock.
+
+    ``unreadable``: its files cannot be looked at, and so not be removed either.
+    """
 
     run: KeptRun
     bytes: int
     locked: bool
+    unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ _NEVER: Final[tuple[tuple[str, Callable[[Sighting], bool]], ...]] = (
     ("quarantined", lambda seen: seen.run.state is RunState.QUARANTINED),
     ("retryable", lambda seen: seen.run.may_retry),
     ("locked", lambda seen: seen.locked),
+    ("unreadable", lambda seen: seen.unreadable),
 )
 REASONS: Final = (*(reason for reason, _ in _NEVER), "other_label", "newest", "young", "fits")
 
