@@ -82,7 +82,8 @@ async def test_only_what_is_over_goes(state_dir: Path, tmp_path: Path) -> None:
         young = await ended(sup, "young")
         report = await sup.gc(keep=0, apply=True)
         assert {run.run_id for run in report.runs} == {old, stopped}
-        assert report.kept == {"open": 1, "retryable": 1, "young": 1}
+        over = report.kept.pop("young", 0) + report.kept.pop("locked", 0)  # its worker may just be leaving
+        assert (over, report.kept) == (1, {"open": 1, "retryable": 1})
         assert {view.id for view in (await sup.list()).runs} == {retryable, live, young}
         assert (await sup.start(Command(argv=[str(tmp_path / "none")]), request_id="stopped")).id == stopped
         again = await sup.start(Command(argv=[str(tmp_path / "none")]), request_id="retryable")
