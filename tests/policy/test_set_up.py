@@ -33,10 +33,8 @@ def a_plan(folder: Path, *required: str) -> Plan:
     """No network, one directory to write; everything in namespaces, as a plain user makes them."""
     plan = Plan()
     status = folder.stat()
-    files = Files()
-    files.backend, files.abi, files.bwrap, files.mounts = LANDLOCK, landlock.probe(), None, True
-    files.grants = [(str(folder), "write", status.st_dev, status.st_ino)]
-    plan.files = files
+    grants = [(str(folder), "write", status.st_dev, status.st_ino)]
+    plan.files = Files(LANDLOCK, grants, abi=landlock.probe(), mounts=True)
     plan.network = {"mode": "none", "mechanism": "namespace"}
     plan.namespaces = {"user": True, "net": True, "mount": True}
     plan.privileges = plan.landlock_scope = True

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # as in `typing`, which a worker does not load
+    from typing import Any
+
 
 class Refused(Exception):  # noqa: N818  a decision, not a fault
     """A required axis cannot be had, whatever the probes said.  The program must not be executed."""
@@ -22,19 +26,31 @@ class Files:
 
     __slots__ = ("abi", "backend", "bwrap", "grants", "mounts")
 
-    backend: str
-    abi: int
-    grants: list[tuple[str, str, int, int]]
-    bwrap: str | None
-    mounts: bool
+    def __init__(
+        self,
+        backend: str,
+        grants: list[tuple[str, str, int, int]],
+        *,
+        abi: int = 0,
+        bwrap: str | None = None,
+        mounts: bool = False,
+    ) -> None:
+        self.backend = backend
+        self.grants = grants
+        self.abi = abi
+        self.bwrap = bwrap
+        self.mounts = mounts
 
     @classmethod
-    def from_message(cls, message: dict[str, object]) -> Files:
-        files = cls()
-        for name in cls.__slots__:
-            setattr(files, name, message[name])
-        files.grants = [(path, access, device, inode) for path, access, device, inode in files.grants]
-        return files
+    def from_message(cls, message: dict[str, Any]) -> Files:
+        grants = [(path, access, device, inode) for path, access, device, inode in message["grants"]]
+        return cls(
+            message["backend"],
+            grants,
+            abi=message["abi"],
+            bwrap=message["bwrap"],
+            mounts=message["mounts"],
+        )
 
     def to_message(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}

@@ -86,6 +86,11 @@ class Prepared:
         self.shown_cwd = self._shown(self.cwd)
         self.digests = request_digests(request, self.cwd, key)
         self.key_id = key_id(key)
+        self._check_stored()
+
+    def _check_stored(self) -> None:
+        """Raises ``INVALID_REQUEST`` for a secret in what is stored as it is."""
+        request = self.request
         stored = {
             "request_id": [request.request_id],
             "owner": [request.owner],

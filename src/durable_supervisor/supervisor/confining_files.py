@@ -41,13 +41,12 @@ def decide(
     backend = choose(policy.files_backend, facts)
     if backend is None:
         return NONE, None, _nothing(policy.files_backend, facts)
-    files = Files()
-    files.backend = backend
-    files.grants = [(one.path, one.access, one.device, one.inode) for one in grants]
-    files.abi = facts.landlock if backend == LANDLOCK else 0
-    files.bwrap = facts.bubblewrap if backend == BUBBLEWRAP else None
-    files.mounts = False
-    plan.files = files
+    files = plan.files = Files(
+        backend,
+        [(one.path, one.access, one.device, one.inode) for one in grants],
+        abi=facts.landlock if backend == LANDLOCK else 0,
+        bwrap=facts.bubblewrap if backend == BUBBLEWRAP else None,
+    )
     if backend == BUBBLEWRAP:
         if all(one.access in _EXECUTING for one in grants):
             return FULL, backend, None
