@@ -63,18 +63,18 @@ def count(counter: Path) -> int:
         return 0
 
 
-async def blocked(counter: Path, above: int) -> int:
+async def blocked(counter: Path, above: int, still: float = STILL) -> int:
     """Wait until it has written more than ``above``, and then nothing for a while; how much."""
     seen, since = -1, time.monotonic()
 
-    def still() -> bool:
+    def stands() -> bool:
         nonlocal seen, since
         now = count(counter)
         if now != seen:
             seen, since = now, time.monotonic()
-        return now > above and time.monotonic() - since > STILL
+        return now > above and time.monotonic() - since > still
 
-    await eventually_async(still, timeout=20, message="it went on writing")
+    await eventually_async(stands, timeout=20, message="it went on writing")
     return seen
 
 
@@ -198,7 +198,6 @@ async def test_a_stop_lets_out_what_it_has_to_say(runs: Runs, tmp_path: Path) ->
     """A program that is told to end may be in the middle of a write, and have a last word."""
     script = f"trap 'echo the last word; exit 7' TERM; head -c {WINDOW * 4} /dev/zero; echo; sleep 600 & wait"
     run = await windowed(runs, ["sh", "-c", script])
-
     await kept(runs, run, WINDOW)
     receipt = await runs.sup.stop(run.id, grace=20)
     assert receipt.outcome is not None
@@ -208,9 +207,9 @@ async def test_a_stop_lets_out_what_it_has_to_say(runs: Runs, tmp_path: Path) ->
 
 async def test_the_idle_timer_waits_with_it(runs: Runs, tmp_path: Path) -> None:
     """Who is held back is not silent; who has been let go, and says nothing, is."""
-    counter, total = tmp_path / "counter", WINDOW * 4
-    run = await windowed(runs, writer(counter, total=total), limits={"idle_timeout": STILL / 2})
-    await blocked(counter, 0)
+    counter, total, idle = tmp_path / "counter", WINDOW * 4, 0.6
+    run = await windowed(runs, writer(counter, total=total), limits={"idle_timeout": idle})
+    await blocked(counter, 0, still=idle * 1.5)
     assert (await runs.sup.inspect(run.id)).state is RunState.RUNNING
     for consumed in range(WINDOW, total + 1, WINDOW):
         await runs.sup.acknowledge(run.id, stdout=consumed)
