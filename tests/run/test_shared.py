@@ -92,6 +92,39 @@ async def test_beside_a_supervisor_that_serves(state_dir: Path) -> None:
         assert own.stdout == b"own\n"
 
 
+def test_at_exit_threads_that_python_waits_for_make_their_calls(state_dir: Path) -> None:
+    code = """
+begun = threading.Event()
+def work():
+    for number in range(3):
+        print(sync.run(echo(str(number))).stdout_text(), end="", flush=True)
+        begun.set()
+threading.Thread(target=work).start()
+begun.wait()
+"""
+    assert script(code, state_dir).split() == ["0", "1", "2"]
+
+
+def test_a_pool_that_nobody_shut_down_does_not_hold_up_the_exit(state_dir: Path) -> None:
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor(1)
+print(pool.submit(sync.run, echo("pooled")).result().stdout_text(), end="")
+"""
+    assert script(code, state_dir) == "pooled\n"
+
+
+def test_a_first_call_at_exit_is_refused(state_dir: Path) -> None:
+    code = """
+import atexit
+def call():
+    try: sync.run(echo("late"))
+    except SupervisorError as error: print(error.code.value)
+atexit.register(call)
+"""
+    assert script(code, state_dir) == "SUPERVISOR_CLOSED\n"
+
+
 async def test_a_process_that_exits_in_the_middle_leaves_nothing(state_dir: Path) -> None:
     """Its exit is not held up by a call in a thread that nobody waits for; the run ends with it."""
     code = """

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import sys
 import threading
+import weakref
 from collections.abc import Callable
 
 from ..process.places import state_directory
@@ -28,6 +30,7 @@ class Shared:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()
         self._sessions: dict[str, asyncio.Task[Session]] = {}
+        self._callers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._closed = False
 
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -35,13 +38,14 @@ class Shared:
         with self._lock:
             if self._closed:
                 raise gone()
+            self._callers.add(threading.current_thread())
             if self._loop is None:
+                _at_exit(self._exit)
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=self._live, args=(self._loop,), name="durable-supervisor", daemon=True
                 )
                 self._thread.start()
-                _at_exit(self.close)
             return self._loop
 
     async def session(self) -> Session:
@@ -73,6 +77,13 @@ class Shared:
             loop.call_soon_threadsafe(self._ending.set)
             thread.join(_CLOSING_SECONDS)
 
+    def _exit(self) -> None:
+        """Python waits for threads that are no daemons: these make their calls until they are done."""
+        for thread in list(self._callers):
+            if thread is not threading.main_thread() and not thread.daemon and not _is_pooled(thread):
+                thread.join()
+        self.close()
+
     def _live(self, loop: asyncio.AbstractEventLoop) -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:  # which ends all that is left in it
             runner.run(self._until_closed())
@@ -100,7 +111,17 @@ def _at_exit(close: Callable[[], None]) -> None:
     executors use for the same has no public name.
     """
     register: Callable[[Callable[[], None]], object] = getattr(threading, "_register_atexit", atexit.register)
-    register(close)
+    try:
+        register(close)
+    except RuntimeError:  # the interpreter has come to its end
+        raise gone() from None
+
+
+def _is_pooled(thread: threading.Thread) -> bool:
+    """Is it of an executor?  Those are told to end after us: who waited for one would wait for ever."""
+    pools = sys.modules.get("concurrent.futures.thread")
+    queues = getattr(pools, "_threads_queues", None)  # it has no public name either
+    return pools is not None and (queues is None or thread in queues)
 
 
 _shared = Shared()
