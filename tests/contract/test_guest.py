@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
 from pathlib import Path
 
-from durable_supervisor import Observer, Supervisor
+from durable_supervisor import Command, Observer, Supervisor
 from durable_supervisor.process.locks import LockState, probe_lock
 from tests.contract.hosts import HostScript, host, log_of
 from tests.support import running
@@ -351,3 +352,17 @@ await asyncio.sleep(30)
         assert running(facts["child"])
     finally:
         os.kill(facts["child"], signal.SIGKILL)
+
+
+async def test_a_cancelled_callers_refusal_is_not_printed(state_dir: Path) -> None:
+    """The start goes on without its caller; what it comes to is nobody's: the loop tells nothing."""
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    async with Supervisor.open(state_dir, max_concurrent_runs=1) as sup:
+        await sup.start(Command(argv=["sleep", "60"]))
+        caller = asyncio.create_task(sup.start(Command(argv=["true"])))
+        await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait([caller])
+    gc.collect()
+    assert told == []

@@ -247,3 +247,10 @@ def test_no_tcp_port_is_opened(tmp_path: Path, state_dir: Path) -> None:
     assert facts["found"] == []
     assert socket.AF_UNIX
     reap_state_dir(state_dir)
+
+
+async def test_a_half_made_file_of_a_killed_owner_is_cleared_away(state_dir: Path) -> None:
+    (state_dir / "key.new").write_bytes(b"half of a k")
+    (state_dir / "supervisor.owner.new").write_bytes(b"{")
+    await works(state_dir)
+    assert list(state_dir.glob("*.new")) == []

@@ -231,3 +231,16 @@ async def many_open_rows(world: World, count: int) -> None:
             )
 
         await journal.write(insert)
+
+
+async def test_a_killed_workers_socket_is_taken_away(world: World) -> None:
+    [one] = requests(world, 1)
+    sockets = world.state_dir / "runs"
+    with world.host() as host:
+        host.opened()
+        [run] = start_all(host, [one])
+        eventually(lambda: list(sockets.glob("*/*.sock")))
+        kill_and_see(worker_of(host, run))
+        eventually(lambda: not list(sockets.glob("*/*.sock")))
+        assert host.ask("inspect", run=run)["state"] in ("quarantined", "unknown")
+    await check_guarantees(one, ["unknown"], kill=True)

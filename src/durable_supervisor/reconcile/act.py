@@ -136,6 +136,18 @@ def speak(judged: Judged, place: Place, clock: Clock) -> Spoken:
     return Spoken.SAID
 
 
+def clear_away(judged: Judged, place: Place) -> None:
+    """Remove the socket that a killed worker could not remove.  Blocking.
+
+    Only before the journal is told: after that a retry may make its own under the same name.
+    """
+    if judged.seen.lock is LockState.FREE and _moves(judged):
+        try:
+            os.unlink(place.paths(judged.row).socket)
+        except OSError:  # as a rule the worker has removed it
+            pass
+
+
 def _detail(verdict: Verdict) -> JsonDict:
     if verdict.kind is VerdictKind.FINISHED and verdict.receipt is not None:
         return verdict.receipt

@@ -218,8 +218,16 @@ def _make_key(place: StateDir) -> bytes:
 
 
 def _replace(path: str, content: bytes, *, durable: bool) -> None:
-    """Put a new 0600 file at ``path``, whole or not at all, whatever stood there.  Raises OSError."""
-    temporary = f"{path}.{secrets.token_hex(4)}"
+    """Put a new 0600 file at ``path``, whole or not at all, whatever stood there.  Raises OSError.
+
+    Only the owner does: so the half-made file has one name, and whoever was killed over it leaves one
+    that the next owner clears away.
+    """
+    temporary = f"{path}.new"
+    try:
+        os.unlink(temporary)
+    except FileNotFoundError:
+        pass
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         os.fchmod(fd, 0o600)

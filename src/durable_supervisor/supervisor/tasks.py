@@ -27,12 +27,17 @@ class Tasks:
         """Begin work whose caller awaits it."""
         task = asyncio.create_task(work, name="durable-supervisor")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
 
     def spawn_unawaited(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin work that nobody awaits: its failure is told to the host's logging, and is no other's."""
         _ = self.spawn(_guarded(work))
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # a caller that was cancelled asks for it no more, and the loop would print it
 
     def cancel(self) -> None:
         """End what still goes on."""
