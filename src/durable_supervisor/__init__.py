@@ -42,12 +42,14 @@ if TYPE_CHECKING:
     from .model.request import Lifetime
     from .model.result import RunFailedError, RunResult
     from .model.states import RunState
+    from .model.verify import Finding, VerifyReport
     from .model.view import RunView
     from .supervisor.attach import Attachment
     from .supervisor.capabilities import capabilities
     from .supervisor.observer import Observer
     from .supervisor.supervisor import Supervisor
     from .upkeep.backup import backup
+    from .upkeep.verify import verify
 
 _MODULES = {
     "Access": "model.policy",
@@ -64,6 +66,7 @@ _MODULES = {
     "ErrorCode": "model.errors",
     "Event": "model.events",
     "FeedEntry": "model.answers",
+    "Finding": "model.verify",
     "GcReport": "model.collecting",
     "Grant": "model.policy",
     "Kind": "model.events",
@@ -92,6 +95,7 @@ _MODULES = {
     "Supervisor": "supervisor.supervisor",
     "SupervisorError": "model.errors",
     "Terminal": "model.command",
+    "VerifyReport": "model.verify",
     "backup": "upkeep.backup",
     "capabilities": "supervisor.capabilities",
     "connect": "api.connect",
@@ -99,16 +103,17 @@ _MODULES = {
     "run": "api.run",
     "spawn": "api.spawn",
     "stream": "api.stream",
+    "verify": "upkeep.verify",
 }
 
 __all__ = [
     "Access", "AsyncClient", "Attachment", "BackupReport", "CancellationToken", "Capabilities", "Capability",
-    "Client", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry", "GcReport",
-    "Grant", "Kind", "Lifetime", "Limits", "ListPage", "Observer", "OnLimit", "Outcome", "OutcomeKind",
-    "Page", "Phase", "Policy", "Process", "ReconcileReport", "Run", "RunFailedError", "RunResult",
-    "RunState", "RunView", "ServiceInfo", "Session", "ShutdownReport", "StopReceipt", "Stream",
-    "Supervisor", "SupervisorError", "Terminal", "__version__", "backup", "capabilities", "connect", "run",
-    "spawn", "stream",
+    "Client", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry", "Finding",
+    "GcReport", "Grant", "Kind", "Lifetime", "Limits", "ListPage", "Observer", "OnLimit", "Outcome",
+    "OutcomeKind", "Page", "Phase", "Policy", "Process", "ReconcileReport", "Run", "RunFailedError",
+    "RunResult", "RunState", "RunView", "ServiceInfo", "Session", "ShutdownReport", "StopReceipt", "Stream",
+    "Supervisor", "SupervisorError", "Terminal", "VerifyReport", "__version__", "backup", "capabilities",
+    "connect", "run", "spawn", "stream", "verify",
 ]  # fmt: skip
 
 

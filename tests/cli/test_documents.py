@@ -57,6 +57,7 @@ def test_the_documents_of_every_verb(cli: Cli, tmp_path: Path) -> None:
     one("export", "export", run_id, "-o", str(tmp_path / "run.zip"))
     one("audit", "audit", run_id, "--secrets-file", str(secrets))
     one("backup", "backup", str(tmp_path / "copy"))
+    one("verify", "verify")
     one("report", "report", str(tmp_path / "run.zip"), "-o", str(tmp_path / "run.html"))
     for verb, schema in LINES.items():
         lines = cli.ok(verb, "--json", *([] if verb == "feed" else [run_id])).documents

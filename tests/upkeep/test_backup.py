@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ import pytest
 from durable_supervisor import ErrorCode, Observer, RunState, Supervisor, SupervisorError
 from durable_supervisor.model.events import Event, Kind
 from durable_supervisor.upkeep.backup import backup
-from tests.contract.hosts import open_error, refused
+from tests.cli.helpers import COMMAND, Cli, environment
+from tests.contract.hosts import log_of, open_error, refused
 from tests.contract.runs import Marker, check_gapless
 from tests.contract.worlds import remove_journal
 from tests.gc.aging import age
@@ -224,3 +227,36 @@ async def test_one_that_is_cancelled_leaves_nothing(state_dir: Path, marker: Mar
         with pytest.raises(asyncio.CancelledError):
             await copying
     assert sorted(os.listdir(tmp_path)) == ["ledger", "state"]
+
+
+async def test_a_log_that_cannot_be_read(state_dir: Path, marker: Marker, tmp_path: Path) -> None:
+    """It harms only itself, and is told of."""
+    busy, dest = Busy(tmp_path, marker), tmp_path / "copy"
+    async with Supervisor.open(state_dir) as sup:
+        runs = [await busy.send(sup, f"ended-{number}") for number in range(2)]
+        for run in runs:
+            await sup.wait(run.id, timeout=30)
+    folder = log_of(state_dir, runs[0].id).with_suffix(".seg")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    os.symlink("/etc/passwd", folder / f"{9_999_999:016d}.log")
+    report = await backup(dest, state_dir=state_dir)
+    assert set(report.left_out) == {runs[0].id}
+    assert not [path for path in dest.rglob("*") if path.is_symlink()]
+    async with Supervisor.open(dest) as copy:
+        assert (await busy.send(copy, "ended-0")).state is RunState.FINISHED
+        assert (await events_of(copy, runs[1].id))[-1].kind == Kind.RUN_FINISHED
+
+
+def test_no_space(state_dir: Path, tmp_path: Path) -> None:
+    """Nothing is left of it, and the original is well."""
+    cli = Cli(state_dir)
+    cli("run", "--", "sh", "-c", "head -c 400000 /dev/urandom | od")
+    command = shlex.join([*COMMAND, "backup", "--json", str(tmp_path / "copy")])
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -f 800; exec {command}"],  # 400 KiB a file, as a full disk would
+        env=environment(state_dir), capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 5, done
+    assert json.loads(done.stderr)["error"]["code"] == "NO_SPACE"
+    assert os.listdir(tmp_path) == ["state"]
+    cli.ok("verify")

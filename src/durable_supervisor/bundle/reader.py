@@ -38,8 +38,8 @@ class BundleReader:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._archive = Archive(path)
-        self.manifest = self._archive.manifest
+        self.archive = Archive(path)
+        self.manifest = self.archive.manifest
         self._unpacked: str | None = None
         self._log: LogReader | None = None
 
@@ -51,7 +51,7 @@ class BundleReader:
 
     async def close(self) -> None:
         """Let go of the file and remove what was unpacked.  Idempotent."""
-        self._archive.close()
+        self.archive.close()
         self._log = None
         if self._unpacked is not None:
             shutil.rmtree(self._unpacked, ignore_errors=True)
@@ -65,7 +65,7 @@ class BundleReader:
     async def inspect(self, run: str) -> RunView:
         """The run as it was when it was exported."""
         self._check(run)
-        form = self._archive.document(RUN)
+        form = self.archive.document(RUN)
         try:
             view = RunView.from_dict(form)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
@@ -133,7 +133,7 @@ class BundleReader:
         """The run's changes of state, at the positions that they had."""
         after, limit = position("after", after), page_limit(limit)
         try:
-            entries = [FeedEntry.from_dict(form) for form in self._archive.document(JOURNAL)["feed"]]
+            entries = [FeedEntry.from_dict(form) for form in self.archive.document(JOURNAL)["feed"]]
             return [entry for entry in entries if entry.position > after][:limit]
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise self._malformed(JOURNAL) from problem
@@ -157,7 +157,7 @@ class BundleReader:
                 break
             after = page.next_after
         for name in self.manifest.members:
-            sieve.raw(name, self._archive.chunks(name))
+            sieve.raw(name, self.archive.chunks(name))
         return sieve.report(self.manifest.run_id)
 
     def attach(self, run: str, *, after: int = 0) -> NoReturn:
@@ -193,9 +193,12 @@ class BundleReader:
 
     def _reader(self) -> LogReader:
         if self._log is None:
-            paths = RunPaths(self._unpack(), self.manifest.shard, self.manifest.run_id)
-            self._log = LogReader(paths, self.manifest.attempts)
+            self._log = LogReader(self.unpacked(), self.manifest.attempts)
         return self._log
+
+    def unpacked(self) -> RunPaths:
+        """The log's files, in a directory of our own until `close`."""
+        return RunPaths(self._unpack(), self.manifest.shard, self.manifest.run_id)
 
     def _unpack(self) -> str:
         """The log's files in a directory of our own; their names are made here, never taken over."""
@@ -211,7 +214,7 @@ class BundleReader:
             make_dir(os.path.dirname(path))
             fd = create_file(path)
             with open(fd, "wb") as file:
-                file.writelines(self._archive.chunks(name))
+                file.writelines(self.archive.chunks(name))
         return self._unpacked
 
     def _check_room(self, size: int) -> None:

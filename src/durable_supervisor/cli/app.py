@@ -35,6 +35,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "recover": ("verbs_admin", "recover"),
     "gc": ("verbs_gc", "gc"),
     "backup": ("verbs_backup", "backup"),
+    "verify": ("verbs_verify", "verify"),
     "feed": ("verbs_events", "feed"),
     "export": ("verbs_bundle", "export"),
     "report": ("verbs_bundle", "report"),

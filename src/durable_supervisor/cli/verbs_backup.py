@@ -30,6 +30,7 @@ def backup(
 ) -> int:
     """Copy the state directory, of one moment, while it is in use.
 
+    Leaves with 1 if a log could not be read: then it is not in it, or not whole.
     DEST is a state directory of its own. Runs that were not over are unknown in it;
     no request that it knows is ever executed again.
 
@@ -52,12 +53,14 @@ async def _backup(shared: Settings, dest: str) -> int:
         out.document(report.to_dict())
     else:
         _print(report)
-    return exit_codes.OK
+    return exit_codes.FAILED if report.left_out else exit_codes.OK
 
 
 def _print(report: BackupReport) -> None:
     from durable_supervisor.model import quantities
 
+    for run_id, problem in report.left_out.items():
+        out.note(escape_text(f"the log of run {run_id} is not in it, or not whole: {problem}"))
     what = [f"{report.runs} runs", quantities.size(report.bytes)]
     if report.collected:
         what.insert(1, f"{report.collected} collected")

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from ..model.errors import Phase
-from . import files, meta
+from . import files, listing, meta, migrate
 from .errors import translate
 from .reader import JournalReader
 from .rows import RunRow, run_row
@@ -22,6 +22,8 @@ COPIED = "copied"  # meta: only the journal of a copy has it
 SQL_TRIGGER = "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = 'meta_directory_id_fixed'"
 SQL_DROP_TRIGGER = "DROP TRIGGER meta_directory_id_fixed"
 SQL_KEPT = "SELECT * FROM runs WHERE collected_ns IS NULL AND serial > ? ORDER BY serial LIMIT ?"
+SQL_OF_BEFORE = "SELECT * FROM runs WHERE serial > ? ORDER BY serial LIMIT ?"  # there was collecting
+SQL_COUNT = "SELECT count(*) FROM runs"
 SQL_COUNT_KEPT = "SELECT count(*) FROM runs WHERE collected_ns IS NULL"
 SQL_COUNT_COLLECTED = "SELECT count(*) FROM runs WHERE collected_ns IS NOT NULL"
 SQL_FORBID_RETRIES = """
@@ -93,13 +95,21 @@ def forbid_retries(conn: sqlite3.Connection, through: int) -> int:
     return conn.execute(SQL_FORBID_RETRIES, (through,)).rowcount
 
 
+def knows_collected(conn: sqlite3.Connection) -> bool:
+    """Is its schema one in which runs can be collected?  A journal that is only read is not migrated."""
+    return migrate.schema_version(conn) >= listing.KNOWS_COLLECTED
+
+
 def kept_runs(conn: sqlite3.Connection, after_serial: int, limit: int) -> list[RunRow]:
     """Runs with a greater serial that are not collected, oldest first."""
-    return [run_row(row) for row in conn.execute(SQL_KEPT, (after_serial, limit))]
+    query = SQL_KEPT if knows_collected(conn) else SQL_OF_BEFORE
+    return [run_row(row) for row in conn.execute(query, (after_serial, limit))]
 
 
 def counts(conn: sqlite3.Connection) -> tuple[int, int]:
     """How many runs are kept, and how many collected."""
+    if not knows_collected(conn):
+        return int(conn.execute(SQL_COUNT).fetchone()[0]), 0
     kept: int = conn.execute(SQL_COUNT_KEPT).fetchone()[0]
     collected: int = conn.execute(SQL_COUNT_COLLECTED).fetchone()[0]
     return kept, collected

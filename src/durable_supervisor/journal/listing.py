@@ -50,7 +50,7 @@ WHERE state = 'unknown' AND resolution IS NULL AND boot_id = ?
 SQL_ATTEMPTS_SINCE = "SELECT run_id, attempt FROM runs WHERE serial >= ?"
 
 _TOP = (1 << 63) - 1
-_KNOWS_COLLECTED = 3  # the schema from which on runs can be collected
+KNOWS_COLLECTED = 3  # the schema from which on runs can be collected
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def list_runs(
     if label is not None:
         name, value = encode(label[0]), encode(label[1])
         return _filtered(_walk(conn, SQL_BY_LABEL, (name, value), before, limit), limit, states, owner)
-    if collected or migrate.schema_version(conn) < _KNOWS_COLLECTED:
+    if collected or migrate.schema_version(conn) < KNOWS_COLLECTED:
         return _filtered(_walk(conn, SQL_NEWEST, (), before, limit), limit, states, owner)
     if owner is not None:
         return _filtered(_walk(conn, SQL_KEPT_BY_OWNER, (owner,), before, limit), limit, states, None)

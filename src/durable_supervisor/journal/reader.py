@@ -59,6 +59,18 @@ class JournalReader:
         return cls._open(place, files.unchanging_uri(place), busy_seconds, at_rest)
 
     @classmethod
+    def open_at_rest(cls, path: str | os.PathLike[str]) -> JournalReader:
+        """As `open`, of a journal that nobody uses: not even a -shm file is made beside it.
+
+        Should it change all the same, `read` raises ``BUSY``.
+        """
+        place = files.absolute(path)
+        at_rest = files.at_rest(place) if files.check(place) else None
+        if at_rest is None:
+            return cls.open(path)
+        return cls._open(place, files.unchanging_uri(place), BUSY_SECONDS, at_rest)
+
+    @classmethod
     def _open(
         cls, place: str, uri: str, busy_seconds: float, at_rest: tuple[int, ...] | None = None
     ) -> JournalReader:

@@ -17,6 +17,7 @@ class BackupReport:
     ``directory_id`` is the copy's own, ``original`` that of the directory it was made of.  ``runs`` have
     their logs in it, ``collected`` ones their rows alone.  ``unsettled``: the runs that were not over, by
     what the copy says of each.  ``not_retried``: refused requests that the copy never tries again.
+    ``left_out``: runs whose logs could not be read, or not to their end, and why; their rows are in it.
     """
 
     path: str
@@ -27,6 +28,7 @@ class BackupReport:
     collected: int
     unsettled: dict[str, str]
     not_retried: int
+    left_out: dict[str, str]
     files: int
     bytes: int
 
@@ -42,6 +44,7 @@ class BackupReport:
             "collected": self.collected,
             "unsettled": self.unsettled,
             "not_retried": self.not_retried,
+            "left_out": self.left_out,
             "files": self.files,
             "bytes": self.bytes,
         }

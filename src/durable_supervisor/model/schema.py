@@ -34,6 +34,7 @@ VERSIONS = {
     "start": 1,
     "start-request": 1,
     "stop": 1,
+    "verify": 1,
     "write-stdin": 1,
 }
 

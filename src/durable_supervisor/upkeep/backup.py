@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from functools import partial
 
-from ..bundle.snapshot import Snapshot
 from ..journal import collecting, copying, meta, runs
 from ..journal.connection import Journal
 from ..journal.reader import JournalReader
@@ -27,12 +26,14 @@ from ..model.ids import new_id
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..process.open_files import raise_limit
+from ..process.shortage import is_shortage
 from ..reconcile.observe import Place
 from ..runlog.collected import Mark
 from ..runlog.files import FULL_ERRNOS, create_file, fsync_dir, make_dir, write_all
 from ..runlog.paths import RunPaths
 from ..supervisor import state_dir as directory
 from ..supervisor.collected import compare_with_tombstones
+from ..supervisor.hosting import short_of
 from ..supervisor.state_dir import StateDir
 from . import logs, manifest
 from .errand import Errand
@@ -56,7 +57,7 @@ async def backup(
     ``state_dir``: else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's.  Works beside any owner and
     any number of runs, which notice nothing; takes no lock.  ``dest`` is a state directory: what was over
     reads as in the original, what was not is ``unknown`` there (reason ``copied``), and no request id
-    that was known is ever executed in it.
+    that was known is ever executed in it.  A log that cannot be read is left out, and the report says so.
 
     Raises SupervisorError ``INVALID_REQUEST`` (field ``dest``), ``NO_SPACE``, ``STATE_DIR_REFUSED``,
     ``JOURNAL_MISSING``, ``JOURNAL_NEWER``, ``JOURNAL_CORRUPT``, ``BUSY``.  Then, and when it is cancelled,
@@ -86,11 +87,14 @@ class _Backup:
         self._clock = Clock()
         self._directory_id = new_id("dir", os.urandom)
         self._collected: list[str] = []  # in the original, since its journal was copied
+        self._left_out: dict[str, str] = {}
 
     async def make(self) -> BackupReport:
         """Everything but the name."""
         made_ns = self._clock.wall_ns()
-        with closing(await self._errand.run(partial(JournalReader.open, self._source.journal))) as reader:
+        unused = manifest.is_unused(self._source.path)
+        open_journal = JournalReader.open_at_rest if unused else JournalReader.open
+        with closing(await self._errand.run(partial(open_journal, self._source.journal))) as reader:
             await self._errand.run(partial(copying.copy_to, reader, self._copy.journal))
             failpoint("backup.journal_copied")
             key = directory.load_key(self._source, create=False)
@@ -113,6 +117,7 @@ class _Backup:
             collected=collected,
             unsettled=unsettled,
             not_retried=not_retried,
+            left_out=self._left_out,
             files=len(files),
             bytes=sum(one.size for one in files.values()),
         )
@@ -139,14 +144,20 @@ class _Backup:
     def _copy_page(self, rows: list[RunRow], reader: JournalReader, original: str) -> None:
         for row in rows:
             self._errand.check()
-            paths = RunPaths(self._source.runs, row.shard, row.run_id)
-            copied = RunPaths(self._copy.runs, row.shard, row.run_id)
-            with Snapshot(paths, row.attempt) as log:
-                if self._is_collected(row, paths, reader):
-                    self._collected.append(row.run_id)
-                    continue
-                logs.copy_log(log, copied, (original, self._directory_id), self._errand.check)
-            logs.cut_unfinished(copied, row.attempt)
+            try:
+                self._copy_log(row, reader, original)
+            except logs.UnreadableError as problem:  # it harms only itself
+                self._left_out[row.run_id] = str(problem)
+
+    def _copy_log(self, row: RunRow, reader: JournalReader, original: str) -> None:
+        paths = RunPaths(self._source.runs, row.shard, row.run_id)
+        copied = RunPaths(self._copy.runs, row.shard, row.run_id)
+        with logs.hold(paths, row.attempt) as log:
+            if self._is_collected(row, paths, reader):
+                self._collected.append(row.run_id)
+                return
+            logs.copy_log(log, copied, (original, self._directory_id), self._errand.check)
+        logs.cut_unfinished(copied, row.attempt)
 
     def _is_collected(self, row: RunRow, paths: RunPaths, reader: JournalReader) -> bool:
         """Were its files going while they were opened?  The first goes first: with it, all are there."""
@@ -254,4 +265,6 @@ def _failed(error: OSError, path: str) -> SupervisorError:
             hint="free space there, collect old runs first, or choose another disk",
             details={"path": path},
         )
-    return directory.unusable(os.fsdecode(error.filename or path), error)
+    if is_shortage(error):
+        return short_of(error, Phase.READ)
+    return invalid("dest", f"cannot be written: {error.strerror}", "check that directory, or give another")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 
 from ..bundle.snapshot import Segment, Snapshot
+from ..model.errors import SupervisorError
+from ..process.shortage import is_shortage
 from ..runlog.create import read_header
 from ..runlog.files import create_file, make_dir, write_all
 from ..runlog.paths import RunPaths
 from ..runlog.tail import Tail
 
 _CHUNK = 1 << 20
+
+
+class UnreadableError(Exception):
+    """The original does not give it."""
+
 
 Check = Callable[[], None]
 """Called now and then: raises where nobody wants the rest any more."""
@@ -20,7 +28,7 @@ Check = Callable[[], None]
 def copy_log(log: Snapshot, to: RunPaths, ids: tuple[str, str], check: Check) -> None:
     """Every segment, byte by byte, but for the directory's id in the headers: from ``ids[0]`` to ``ids[1]``.
 
-    Nothing is synced yet.  Raises OSError.
+    Nothing is synced yet.  Raises `UnreadableError`; OSError where it cannot be written.
     """
     for segment in log.segments:
         path = to.segment_file(segment.attempt, segment.key)
@@ -31,6 +39,18 @@ def copy_log(log: Snapshot, to: RunPaths, ids: tuple[str, str], check: Check) ->
             _copy_segment(segment, fd, ids, check)
         finally:
             os.close(fd)
+
+
+def hold(paths: RunPaths, attempts: int) -> Snapshot:
+    """The log, held open.  Raises `UnreadableError`; OSError where we ourselves are short of something."""
+    try:
+        return Snapshot(paths, attempts)
+    except SupervisorError as error:  # also what is no file among its segments
+        raise UnreadableError(error.message) from error
+    except OSError as error:
+        if is_shortage(error):
+            raise
+        raise UnreadableError(os.strerror(error.errno or errno.EIO)) from error
 
 
 def cut_unfinished(paths: RunPaths, attempt: int) -> None:
@@ -45,10 +65,17 @@ def _copy_segment(segment: Segment, fd: int, ids: tuple[str, str], check: Check)
     at = _put(fd, _renamed(segment, ids), 0)
     while at < segment.size:
         check()
+        at = _put(fd, _read(segment, at), at)
+
+
+def _read(segment: Segment, at: int) -> bytes:
+    try:
         data = os.pread(segment.fd, min(_CHUNK, segment.size - at), at)
-        if not data:
-            raise OSError("a log became shorter while it was copied")
-        at = _put(fd, data, at)
+    except OSError as error:
+        raise UnreadableError(os.strerror(error.errno or errno.EIO)) from error
+    if not data:
+        raise UnreadableError("it became shorter while it was copied")
+    return data
 
 
 def _renamed(segment: Segment, ids: tuple[str, str]) -> bytes:
@@ -56,7 +83,10 @@ def _renamed(segment: Segment, ids: tuple[str, str]) -> bytes:
 
     Ids are of one length, and records are told apart by run, attempt and offset: they stay good.
     """
-    header, length = read_header(segment.fd)
+    try:
+        header, length = read_header(segment.fd)
+    except OSError as error:
+        raise UnreadableError(os.strerror(error.errno or errno.EIO)) from error
     if header is None or header.directory_id != ids[0]:
         return b""
     header.directory_id = ids[1]

@@ -68,6 +68,7 @@ def write(path: str, report: BackupReport, mark: CopyMark, files: dict[str, Dige
         "collected": report.collected,
         "unsettled": report.unsettled,
         "not_retried": report.not_retried,
+        "left_out": report.left_out,
         "files": {name: {"size": one.size, "sha256": one.sha256} for name, one in files.items()},
     }
     text = (json.dumps(form, indent=1, allow_nan=False) + "\n").encode("ascii")
@@ -81,6 +82,12 @@ def write(path: str, report: BackupReport, mark: CopyMark, files: dict[str, Dige
         os.close(fd)
     for folder, _, _ in os.walk(path):
         fsync_dir(folder)
+
+
+def is_unused(path: str) -> bool:
+    """Is it a backup that nobody has opened to work in yet?  Then nothing in it changes."""
+    owned = os.path.lexists(os.path.join(path, "supervisor.lock"))
+    return os.path.lexists(os.path.join(path, MANIFEST)) and not owned
 
 
 def read(path: str) -> dict[str, Digest] | None:

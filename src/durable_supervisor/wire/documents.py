@@ -39,7 +39,7 @@ from .capabilities import CapabilitiesDocument
 from .details import Receipt
 from .events import EventDocument
 from .operating import GcDocument, ServeDocument, ServiceDocument
-from .upkeep import BackupDocument, BackupManifestDocument
+from .upkeep import BackupDocument, BackupManifestDocument, VerifyDocument
 
 
 class StartDocument(Document):
@@ -362,6 +362,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "start": StartDocument,
     "start-request": StartRequestDocument,
     "stop": StopDocument,
+    "verify": VerifyDocument,
     "write-stdin": WriteStdinDocument,
 }
 

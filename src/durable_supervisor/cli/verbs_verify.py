@@ -1,0 +1,82 @@
+"""``verify``: is all of a directory, a backup or a bundle as it should be?"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from durable_supervisor.model.errors import invalid
+
+from . import exit_codes, out
+from .escape import escape_text
+from .options import Json, Settings, SocketPath, StateDir, settings
+from .progress import progress
+from .session import drive
+
+if TYPE_CHECKING:
+    from durable_supervisor.model.verify import Finding, VerifyReport
+
+_Path = Annotated[
+    str | None, typer.Argument(metavar="PATH", help="A directory, a backup or a bundle; else --state-dir.")
+]
+_COLOURS = {"error": "red", "warning": "yellow", "note": "dim"}
+
+
+def verify(
+    context: typer.Context,
+    path: _Path = None,
+    json: Json = False,
+    state_dir: StateDir = None,
+    socket: SocketPath = None,
+) -> int:
+    """Check all that is stored; repairs nothing. Leaves with 1 if something is wrong.
+
+    Every byte of every log by its checksums, every event in its place, receipts and
+    states against the journal, modes, and what does not belong there. Also while it is
+    in use.
+
+    \b
+    Example:
+      dsup verify
+      dsup verify /mnt/backups/agents-2026-05-01
+      dsup verify ./nightly.zip
+    """
+    shared = settings(context, json, state_dir, socket)
+    if shared.socket is not None and path is None:
+        raise invalid("socket", "a service does not hand its files out", "use --state-dir, on its machine")
+    return drive(_verify(shared, path))
+
+
+async def _verify(shared: Settings, path: str | None) -> int:
+    from durable_supervisor.upkeep.verify import verify as look
+
+    report = await look(shared.state_dir if path is None else os.path.expanduser(path), tell=progress())
+    if shared.json:
+        out.document(report.to_dict())
+    else:
+        _print(report)
+    return exit_codes.OK if report.ok else exit_codes.FAILED
+
+
+def _print(report: VerifyReport) -> None:
+    from durable_supervisor.model import quantities
+
+    for finding in report.findings:
+        _print_finding(finding)
+    counted = sum(report.counts.values())
+    if counted > len(report.findings):
+        out.line(f"and {counted - len(report.findings)} more")
+    size = quantities.size(report.bytes)
+    told = "ok" if report.ok else f"{report.counts['error']} errors, {report.counts['warning']} warnings"
+    out.line(escape_text(f"{report.path}  {told}  {report.runs} runs, {report.events} events, {size}"))
+
+
+def _print_finding(finding: Finding) -> None:
+    from .style import Style
+
+    severity = Style(out.STDOUT).paint(_COLOURS[finding.severity], f"{finding.severity:<7}")
+    out.line(f"{severity}  {escape_text(finding.path)}: {escape_text(finding.problem)}")
+    if finding.severity != "note":
+        out.line(f"         {escape_text(finding.hint)}")

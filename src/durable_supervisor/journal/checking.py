@@ -1,0 +1,46 @@
+"""Whether a journal holds together.  Reads only."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from . import migrate
+
+_MOST = 20  # problems of one kind that are told
+
+SQL_INTEGRITY = "PRAGMA integrity_check(20)"
+SQL_MIGRATIONS = "SELECT name, sha256 FROM schema_migrations ORDER BY version"
+# What no constraint holds, since a run is written in one transaction: no row without its run.
+SQL_ORPHANS = {
+    "attempts": "SELECT count(*) FROM attempts WHERE serial NOT IN (SELECT serial FROM runs)",
+    "run_labels": "SELECT count(*) FROM run_labels WHERE serial NOT IN (SELECT serial FROM runs)",
+    "feed": "SELECT count(*) FROM feed WHERE serial NOT IN (SELECT serial FROM runs)",
+    "resolutions": "SELECT count(*) FROM resolutions WHERE serial NOT IN (SELECT serial FROM runs)",
+}
+SQL_WITHOUT_ATTEMPT = """
+SELECT run_id FROM runs LEFT JOIN attempts USING (serial, attempt)
+WHERE attempts.serial IS NULL ORDER BY serial LIMIT ?
+"""
+
+
+def integrity(conn: sqlite3.Connection) -> list[str]:
+    """What SQLite itself finds wrong with the file, page by page."""
+    told = [str(row[0]) for row in conn.execute(SQL_INTEGRITY)]
+    return [] if told == ["ok"] else told
+
+
+def orphans(conn: sqlite3.Connection) -> dict[str, int]:
+    """How many rows of each table belong to no run."""
+    counts = {table: int(conn.execute(query).fetchone()[0]) for table, query in SQL_ORPHANS.items()}
+    return {table: count for table, count in counts.items() if count}
+
+
+def without_attempt(conn: sqlite3.Connection) -> list[str]:
+    """Runs whose attempt has no row of its own."""
+    return [str(row[0]) for row in conn.execute(SQL_WITHOUT_ATTEMPT, (_MOST,))]
+
+
+def other_migrations(conn: sqlite3.Connection) -> list[str]:
+    """Migrations that were not what this version has under the name."""
+    known = {migration.name: migration.sha256 for migration in migrate.load()}
+    return [str(name) for name, digest in conn.execute(SQL_MIGRATIONS) if known.get(name) != digest]

@@ -1,0 +1,136 @@
+"""Check what lies in a directory: whose it is, who may read it, and what has no business there."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable
+
+from ..model.backup import MANIFEST
+from ..model.verify import Severity, VerifyReport
+from ..process.locks import LockState, probe_lock
+from ..process.places import POINTER_NAME, SOCKET_NAME
+from ..runlog.collected import NAME as COLLECTED
+from ..runlog.evidence import read_evidence
+from ..runlog.files import NotRegularError
+from ..runlog.paths import RunPaths, list_runs, list_shards, parse_segment_name
+from . import manifest
+
+_TOP = re.compile(
+    r"journal\.db(-wal|-shm)?|journal\.db\.\d{8}T\d{6}\.old(-wal|-shm)?|key|supervisor\.(lock|owner)"
+)
+_OURS = frozenset({MANIFEST, POINTER_NAME, SOCKET_NAME, "runs"})
+_IN_SHARD = re.compile(r"[0-9a-z]+\.(a[1-9]\d*\.(log|seg)|sock)")
+_SET_ASIDE = re.compile(r"(\d{16}.*\.log)\.(g\d+|tmp)")  # what a repair or a crash left; nobody reads it
+_PATIENCE = 5.0  # seconds for a start to be committed
+_PAUSE = 0.02
+
+Known = Callable[[str], bool]
+
+
+def check_files(path: str, report: VerifyReport, known: Known) -> None:
+    """``known``: does the journal have a row of this run, with its files?"""
+    _check_entry(path, report)
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        place = os.path.relpath(folder, path)
+        for name in sorted([*folders, *names]):
+            entry = os.path.join(folder, name)
+            if not _belongs(path, place, name):
+                problem = "nothing of ours has this name"
+                report.add("warning", "stray_file", entry, problem, "move it away, if it is not yours")
+            _check_entry(entry, report)
+    _check_runs(os.path.join(path, "runs"), report, known)
+
+
+def _belongs(top: str, place: str, name: str) -> bool:
+    if place == ".":
+        return name in _OURS or bool(_TOP.fullmatch(name))
+    parts = place.split(os.sep)
+    if parts == ["runs"]:
+        return name == COLLECTED or name in list_shards(os.path.join(top, "runs"))
+    if len(parts) == 2:
+        return bool(_IN_SHARD.fullmatch(name))
+    aside = _SET_ASIDE.fullmatch(name)
+    return parse_segment_name(aside[1] if aside else name) is not None
+
+
+def _check_entry(path: str, report: VerifyReport) -> None:
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return  # gone since it was listed
+    if stat.S_ISLNK(status.st_mode):
+        report.add("error", "link", path, "a link is never followed here", "put the file itself there")
+        return
+    if status.st_uid != os.geteuid():
+        problem = f"it belongs to user id {status.st_uid}, not to you ({os.geteuid()})"
+        report.add("error", "not_ours", path, problem, "chown it, or run as its owner")
+    if status.st_mode & 0o077:
+        problem = f"it is open to others (mode {stat.S_IMODE(status.st_mode):04o})"
+        report.add("error", "open_to_others", path, problem, "chmod go= it")
+
+
+def _check_runs(runs_dir: str, report: VerifyReport, known: Known) -> None:
+    """Logs without a row: of an older journal, or of a start that was never accepted."""
+    for shard in list_shards(runs_dir):
+        for run_id, attempt in list_runs(runs_dir, shard).items():
+            paths = RunPaths(runs_dir, shard, run_id)
+            if known(run_id) or _is_being_started(paths, attempt, known):
+                continue
+            if read_evidence(paths, attempt).has_records:
+                severity: Severity = "error"
+                problem = "the journal does not know this run"
+                hint = "run `durable-supervisor recover`: its request id may be spent"
+            else:
+                severity = "note"
+                problem = "a start that was never accepted"
+                hint = "nothing: the next opening removes it, or `recover` takes it in"
+            report.add(severity, "log_without_row", paths.log(attempt), problem, hint, run_id)
+
+
+def _is_being_started(paths: RunPaths, attempt: int, known: Known) -> bool:
+    """The log comes before the row, by one commit; its lock is held meanwhile."""
+    deadline = time.monotonic() + _PATIENCE
+    while probe_lock(paths.log(attempt)) is LockState.HELD and time.monotonic() < deadline:
+        if known(paths.run_id):
+            return True
+        time.sleep(_PAUSE)
+    return known(paths.run_id)
+
+
+def check_manifest(path: str, report: VerifyReport, check: Callable[[], None]) -> None:
+    """The files of a backup that nobody has opened yet are what they were when it was made."""
+    place = os.path.join(path, MANIFEST)
+    try:
+        said = manifest.read(path)
+    except (OSError, ValueError, NotRegularError) as error:
+        report.add("error", "manifest_damaged", place, f"cannot be read: {error}", "make a new backup")
+        return
+    if said is None:
+        return
+    report.subject = "backup"
+    if not manifest.is_unused(path):
+        problem = "this backup has been in use: its digests are of the past"
+        report.add("note", "backup_in_use", place, problem, "nothing")
+        return
+    there = set(manifest.files_below(path)) - {MANIFEST, "journal.db-wal", "journal.db-shm"}
+    for name in sorted(there - said.keys()):
+        entry = os.path.join(path, name)
+        report.add("error", "file_added", entry, "it came after the backup was made", "make a new backup")
+    for name, digest in said.items():
+        _check_digest(os.path.join(path, name), digest, report, check)
+
+
+def _check_digest(
+    path: str, digest: manifest.Digest, report: VerifyReport, check: Callable[[], None]
+) -> None:
+    try:
+        if manifest.digest_of(path, check) == digest:
+            return
+        problem = "it is not what it was when the backup was made"
+    except (OSError, NotRegularError) as error:
+        problem = f"it was there when the backup was made, and cannot be read: {error}"
+    report.add("error", "file_differs", path, problem, "make a new backup")

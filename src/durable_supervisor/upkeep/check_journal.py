@@ -1,0 +1,88 @@
+"""Check the journal by itself, and the key and the tombstones against it.  Reads only."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..journal import checking, collecting, copying, meta, runs
+from ..journal.reader import JournalReader
+from ..model.errors import SupervisorError
+from ..model.verify import VerifyReport
+from ..runlog.collected import CollectedLog
+from ..runlog.files import NotRegularError
+from ..supervisor import state_dir as directory
+from ..supervisor.admission import key_id
+from ..supervisor.collected import read as read_tombstones
+from ..supervisor.state_dir import StateDir
+
+_RECOVER = "restore it from a backup, or run `durable-supervisor recover`"
+_PAGE = 500
+
+
+def check_journal(place: StateDir, reader: JournalReader, report: VerifyReport) -> None:
+    """Raises SupervisorError ``JOURNAL_CORRUPT`` where SQLite cannot go on."""
+    for problem in reader.read(checking.integrity):
+        report.add("error", "journal_damaged", place.journal, problem, _RECOVER)
+    for table, count in reader.read(checking.orphans).items():
+        problem = f"{count} rows of {table} belong to no run"
+        report.add("error", "journal_orphans", place.journal, problem, _RECOVER)
+    for run_id in reader.read(checking.without_attempt):
+        problem = "its attempt has no row of its own"
+        report.add("error", "journal_incomplete", place.journal, problem, _RECOVER, run_id)
+    for name in reader.read(checking.other_migrations):
+        problem = f"it was made by another {name} than this version has"
+        report.add("warning", "other_migration", place.journal, problem, "use the version that made it")
+    _check_key(place, reader, report)
+
+
+def _check_key(place: StateDir, reader: JournalReader, report: VerifyReport) -> None:
+    try:
+        key = directory.load_key(place, create=False)
+    except SupervisorError as error:
+        report.add("error", "key_unusable", place.key, error.message, error.hint)
+        return
+    if reader.read(meta.key_id) not in (None, key_id(key)):
+        problem = "it is not the key that the journal's digests were made with"
+        report.add("error", "key_differs", place.key, problem, "put the right key back from a backup")
+
+
+def check_tombstones(place: StateDir, reader: JournalReader, report: VerifyReport) -> None:
+    """Every line must be of a run that is over in the journal; every collected run must have a line."""
+    log, told = CollectedLog(place.runs), set()
+    directory_id = reader.read(meta.directory_id)
+    try:
+        lines = [stone for _, stone in read_tombstones(log)]
+    except (OSError, NotRegularError) as error:
+        report.add("error", "tombstones_unreadable", log.path, f"cannot be read: {error}", _RECOVER)
+        return
+    damaged = lines.count(None)
+    if damaged:
+        problem = f"{damaged} lines are damaged, or were never finished"
+        report.add("warning", "tombstone_damaged", log.path, problem, "keep the journal: it has these runs")
+    for stone in lines:
+        if stone is None:
+            continue
+        run_id = stone.run.run_id
+        told.add(run_id)
+        if stone.directory_id != directory_id:
+            problem = "a line is of another directory"
+            report.add("error", "tombstone_foreign", log.path, problem, _RECOVER, run_id)
+        elif not stone.explains(reader.read(partial(runs.get, run_id=run_id))):
+            problem = "a run was collected of which the journal does not know the end"
+            report.add("error", "journal_behind", log.path, problem, _RECOVER, run_id)
+    if reader.read(copying.knows_collected):
+        _check_all_told(log, reader, told, directory_id or "", report)
+
+
+def _check_all_told(
+    log: CollectedLog, reader: JournalReader, told: set[str], directory_id: str, report: VerifyReport
+) -> None:
+    serial, lacking = 0, 0
+    page = partial(collecting.collected_runs, directory_id=directory_id, limit=_PAGE)
+    while stones := reader.read(partial(page, after_serial=serial)):
+        serial = stones[-1].run.serial
+        report.collected += len(stones)
+        lacking += sum(stone.run.run_id not in told for stone in stones)
+    if lacking:
+        problem = f"{lacking} collected runs have no line"
+        report.add("warning", "tombstone_missing", log.path, problem, "the next opening writes them again")

@@ -1,0 +1,135 @@
+"""Is all of a state directory, a backup or a bundle as it should be?  Repairs nothing, writes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+
+from ..bundle.reader import BundleReader
+from ..journal import copying, meta, runs
+from ..journal.reader import JournalReader
+from ..journal.rows import RunRow
+from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.verify import VerifyReport
+from ..process.clock import boot_id
+from ..process.open_files import raise_limit
+from ..process.shortage import is_shortage
+from ..runlog.paths import RunPaths
+from ..supervisor import state_dir as directory
+from ..supervisor.hosting import short_of
+from ..supervisor.state_dir import StateDir
+from . import manifest
+from .check_bundle import check_bundle
+from .check_files import check_files, check_manifest
+from .check_journal import check_journal, check_tombstones
+from .check_log import Setting, check_log
+from .errand import Errand
+
+_PAGE = 64
+_JOURNAL = frozenset({
+    ErrorCode.JOURNAL_MISSING, ErrorCode.JOURNAL_CORRUPT, ErrorCode.JOURNAL_NEWER,
+    ErrorCode.STATE_DIR_REFUSED,
+})  # fmt: skip
+
+Tell = Callable[[str, int, int], object]
+"""Hears what is being done, how much of it is done, and of how much."""
+
+
+async def verify(
+    path: str | os.PathLike[str] | None = None, *, tell: Tell = lambda step, done, of: None
+) -> VerifyReport:
+    """Look at everything: a state directory, also one in use, a backup, or a bundle (a file).
+
+    ``path``: else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's state directory.  What is wrong is in
+    the report; raises SupervisorError only where there is nothing to look at (``STATE_DIR_REFUSED``;
+    ``INVALID_REQUEST`` for a file that is no bundle), and ``BUSY`` where descriptors are short.
+    """
+    raise_limit()
+    errand = Errand()
+    place = directory.locate(path)
+    try:
+        if os.path.isfile(place.path):
+            return await _bundle(place.path, errand)
+        return await _Directory(place, errand, tell).verify()
+    except OSError as error:
+        if is_shortage(error):
+            raise short_of(error, Phase.READ) from error
+        raise directory.unusable(os.fsdecode(error.filename or place.path), error) from error
+
+
+async def _bundle(path: str, errand: Errand) -> VerifyReport:
+    report = VerifyReport(path, "bundle")
+    async with BundleReader(path) as reader:
+        await errand.run(partial(check_bundle, reader, report))
+    return report
+
+
+class _Directory:
+    def __init__(self, place: StateDir, errand: Errand, tell: Tell) -> None:
+        self._place = place
+        self._errand = errand
+        self._tell = tell
+        self._report = VerifyReport(place.path, "directory")
+
+    async def verify(self) -> VerifyReport:
+        if not os.path.isdir(self._place.path):
+            raise directory.unusable(self._place.path, FileNotFoundError(2, os.strerror(2)))
+        in_thread, report = self._errand.run, self._report
+        self._tell("reading files", 0, 1)
+        await in_thread(partial(check_manifest, self._place.path, report, self._errand.check))
+        try:
+            reader = await in_thread(self._open)
+        except SupervisorError as error:
+            if error.code not in _JOURNAL:
+                raise
+            report.add("error", error.code.value.lower(), self._place.journal, error.message, error.hint)
+            await in_thread(partial(check_files, self._place.path, report, lambda run_id: True))
+            return report
+        with closing(reader):
+            await self._all(reader)
+        return report
+
+    def _open(self) -> JournalReader:
+        unused = manifest.is_unused(self._place.path)
+        return (JournalReader.open_at_rest if unused else JournalReader.open)(self._place.journal)
+
+    async def _all(self, reader: JournalReader) -> None:
+        in_thread, report = self._errand.run, self._report
+        try:
+            self._tell("reading the journal", 0, 1)
+            await in_thread(partial(check_journal, self._place, reader, report))
+            await in_thread(partial(check_tombstones, self._place, reader, report))
+            await self._logs(reader)
+        except SupervisorError as error:
+            if error.code is not ErrorCode.JOURNAL_CORRUPT:
+                raise
+            report.add("error", "journal_corrupt", self._place.journal, error.message, error.hint)
+        await in_thread(partial(check_files, self._place.path, report, partial(_is_known, reader)))
+
+    async def _logs(self, reader: JournalReader) -> None:
+        setting = Setting(
+            directory_id=reader.read(meta.directory_id),
+            boot_id=boot_id(),
+            owned=directory.is_owned(self._place),
+            row_now=lambda run_id: reader.read(partial(runs.get, run_id=run_id)),
+        )
+        kept, _ = reader.read(copying.counts)
+        done, serial = 0, 0
+        while rows := reader.read(partial(copying.kept_runs, after_serial=serial, limit=_PAGE)):
+            self._tell("reading logs", done, kept)
+            await self._errand.run(partial(self._page, rows, setting))
+            done, serial = done + len(rows), rows[-1].serial
+
+    def _page(self, rows: list[RunRow], setting: Setting) -> None:
+        for row in rows:
+            self._errand.check()
+            check_log(row, RunPaths(self._place.runs, row.shard, row.run_id), setting, self._report)
+
+
+def _is_known(reader: JournalReader, run_id: str) -> bool:
+    try:
+        return reader.read(partial(runs.get, run_id=run_id)) is not None
+    except SupervisorError:
+        return True  # told already
