@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Grant, Policy
-from durable_supervisor.sandbox.files import bubblewrap
-from tests.policy.confined import Confined
+from durable_supervisor.sandbox.files import bubblewrap, landlock
+from tests.policy.confined import Confined, attempts
+from tests.policy.conftest import Hostile
+from tests.policy.test_outside import OWN, SIGNALS, victim
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +40,17 @@ async def test_the_parent_of_the_program_leads_nowhere(confined: Confined) -> No
     ended = await confined(["sh", "-c", look], policy(Grant("/proc", "read")), cwd="/usr")
     assert len(ended.lines) == 5
     assert all(line.endswith(": Permission denied") for line in ended.lines), ended.lines
+
+
+async def test_nobody_gets_out(confined: Confined, hostile: Hostile) -> None:
+    """Not by way of the user's other processes, nor of their queues."""
+    with victim() as somebody:
+        argv = [hostile("outside"), *somebody]
+        ended = await confined(argv, policy(Grant("/proc", "read")), cwd="/usr")
+    succeeded = {name for name, result in attempts(ended.lines).items() if result == "done"}
+    if landlock.probe() < landlock.SCOPES_SINCE:
+        succeeded -= SIGNALS  # a kernel that cannot hold them
+    assert succeeded == OWN, ended.lines
 
 
 async def test_nobody_sees_the_environment_among_the_arguments(confined: Confined) -> None:

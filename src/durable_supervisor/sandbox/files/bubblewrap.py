@@ -19,6 +19,8 @@ from ..trial import succeeds
 from .paths import ALL, DEVICES, EXECUTABLE, READABLE, WRITE, Open
 
 _PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap")
+# Always: nothing of the user's privileges, parent or queues (ipc_namespaces(7)) is the program's.
+_APART = ("--unshare-user", "--unshare-ipc", "--cap-drop", "ALL")
 _ENVIRONMENT_FD, _PROGRAM_FD, _FILTER_FD = 297, 298, 299
 _FIRST_GRANT_FD = 300  # above whatever the child has open by then
 
@@ -31,7 +33,7 @@ def wrap(path: str, argv: list[str], plan: Plan, cwd: str) -> tuple[str, list[st
     files = plan.files
     if files is None or files.bwrap is None:
         raise ValueError("the plan has no bubblewrap")
-    options = ["--args", str(_ENVIRONMENT_FD), "--cap-drop", "ALL", "--unshare-user"]
+    options = [*_APART, "--args", str(_ENVIRONMENT_FD)]
     if plan.network is not None and plan.network["mechanism"] == NAMESPACE:
         options.append("--unshare-net")
     if plan.seccomp:
@@ -123,8 +125,7 @@ def _becomes(bwrap: str) -> bool:
     for fd in range(3):
         os.dup2(nothing, fd, inheritable=True)
     mounts = ["--ro-bind-fd", str(root), "/", "--dev-bind", "/dev/null", "/dev/null"]
-    options = ["--unshare-user", "--cap-drop", "ALL", "--unshare-net"]
-    os.execve(bwrap, [bwrap, *options, *mounts, "--", "/usr/bin/true"], {})
+    os.execve(bwrap, [bwrap, *_APART, "--unshare-net", *mounts, "--", "/usr/bin/true"], {})
 
 
 def _within(path: str, places: list[str]) -> bool:
