@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator
 from datetime import UTC
 from pathlib import Path
 from typing import Any, cast
@@ -135,6 +136,15 @@ async def test_a_large_stdin_of_one_that_waits_for_its_slot(state_dir: Path, mar
         await eventually_async(queued)
         await sup.stop(first.id)
         assert (await task).stdin_bytes == MEBI
+
+
+async def test_what_gives_out_something_else_than_bytes(tasks: Caller) -> None:
+    async def words() -> AsyncIterator[Any]:
+        yield "text"
+
+    async with refused(ErrorCode.INVALID_REQUEST) as caught:
+        await tasks.run(["cat"], input=words())
+    assert caught().details["field"] == "input"
 
 
 async def test_a_program_that_never_reads_has_its_deadline(caller: Caller) -> None:

@@ -47,7 +47,7 @@ async def released(verbs: Verbs, run_id: str) -> None:
 async def _pieces(given: Input) -> AsyncIterator[bytes]:
     if not isinstance(given, BytesLike):
         async for item in given:
-            async for piece in _pieces(stdin_bytes(item)):
+            async for piece in _pieces(stdin_bytes(item, "input")):
                 yield piece
         return
     view = memoryview(given).cast("B")

@@ -82,10 +82,10 @@ def note_of(value: object) -> str:
     return value
 
 
-def stdin_bytes(value: object) -> bytes:
-    """What is to be written."""
+def stdin_bytes(value: object, field: str = "data") -> bytes:
+    """What is to be written; ``field`` is what the caller knows it by."""
     if not isinstance(value, BytesLike):
-        raise invalid("data", "must be bytes", "encode the text first")
+        raise invalid(field, "must be bytes", "encode the text first")
     return bytes(value)
 
 
