@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
 from dataclasses import replace
 from typing import Final
@@ -13,6 +12,7 @@ from ..model.command import Command
 from ..model.errors import ErrorCode, Phase, SupervisorError, enforcement_refused
 from ..model.events import Kind
 from ..model.result import RunResult, tail_text
+from ..model.start_failure import start_failure_words
 from ..model.states import OPEN_STATES
 from ..model.view import RunView
 from ..process import tree
@@ -82,22 +82,12 @@ def _refusal(seen: RunView, told: dict[str, object], command: Command) -> Superv
     number = told.get("errno")
     return SupervisorError(
         ErrorCode.NOT_STARTED,
-        f"{seen.argv[0]} was not started: {_cause(seen, told)}",
+        f"{seen.argv[0]} was not started: {start_failure_words(seen.reason, told)}",
         phase=Phase.DISPATCH,
         retryable=seen.retryable and number not in (errno.ENOENT, errno.EACCES, errno.ENOEXEC),
         hint="nothing of it was executed: the same request id may be sent again",
         details={**details, "reason": seen.reason},
     )
-
-
-def _cause(seen: RunView, told: dict[str, object]) -> str:
-    """``ENOENT (No such file or directory): directory /srv/project``."""
-    words = str(seen.reason)
-    if isinstance(number := told.get("errno"), int):
-        words += f" ({os.strerror(number)})"
-    if "path" in told:
-        words += f": {'directory ' if told.get('step') == 'cwd' else ''}{told['path']}"
-    return words
 
 
 async def outcome_unknown(verbs: Verbs, seen: RunView) -> SupervisorError:

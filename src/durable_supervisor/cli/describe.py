@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 import signal as signals
 import time
@@ -12,15 +10,11 @@ from collections.abc import Callable, Mapping
 from durable_supervisor.model.confining import enforcement_words
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.quantities import size
+from durable_supervisor.model.start_failure import start_failure_words
 
 from .escape import escape_text
 
 Form = Mapping[str, object]
-# Where the kernel's own words mislead: the error and the step that met it.
-_REFUSALS = {
-    ("ENOENT", "exec"): "the interpreter that it names is missing",
-    ("ENOEXEC", "exec"): "not a program; a script begins with #!",
-}
 _GENERATED = re.compile(r"req-[0-9a-z]{16}")
 
 
@@ -66,19 +60,8 @@ def not_started_reason(form: Form) -> str:
     inner = found.get("exec_failed")
     if isinstance(inner, Mapping):
         found.update(inner)
-    reason = str(form.get("reason") or "no reason recorded")
-    error, step = str(found.get("error") or reason), str(found.get("step"))
-    said = _REFUSALS.get((error, step)) or (os.strerror(number) if (number := _errno(error)) else "")
-    words = [reason if error in reason else f"{reason}: {error}"]
-    if said:
-        words[0] += f" ({said})"
-    if found.get("path"):
-        words.append(f"{'directory ' if step == 'cwd' else ''}{found['path']}")
-    return escape_text(": ".join(words))
-
-
-def _errno(name: str) -> int:
-    return int(getattr(errno, name, 0)) if name.isupper() else 0
+    reason = form.get("reason")
+    return escape_text(start_failure_words(None if reason is None else str(reason), found))
 
 
 def is_generated(request_id: str) -> bool:
