@@ -63,3 +63,8 @@ class Confined:
 def attempts(lines: list[str]) -> dict[str, str]:
     """What became of each attempt of a hostile program: the name of an error, or ``done``."""
     return {name: result for name, _, result in (line.partition(" ") for line in lines)}
+
+
+def done(lines: list[str]) -> set[str]:
+    """The attempts that succeeded."""
+    return {name for name, result in attempts(lines).items() if result == "done"}

@@ -8,7 +8,7 @@ import pytest
 
 from durable_supervisor import Grant, Policy
 from durable_supervisor.sandbox.files import bubblewrap, landlock
-from tests.policy.confined import Confined, attempts
+from tests.policy.confined import Confined, done
 from tests.policy.conftest import Hostile
 from tests.policy.test_outside import OWN, SIGNALS, victim
 
@@ -47,7 +47,7 @@ async def test_nobody_gets_out(confined: Confined, hostile: Hostile) -> None:
     with victim() as somebody:
         argv = [hostile("outside"), *somebody]
         ended = await confined(argv, policy(Grant("/proc", "read")), cwd="/usr")
-    succeeded = {name for name, result in attempts(ended.lines).items() if result == "done"}
+    succeeded = done(ended.lines)
     if landlock.probe() < landlock.SCOPES_SINCE:
         succeeded -= SIGNALS  # a kernel that cannot hold them
     assert succeeded == OWN, ended.lines

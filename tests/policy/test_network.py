@@ -14,7 +14,7 @@ from durable_supervisor import Grant, Policy
 from durable_supervisor.sandbox.report import MEMORY_OPEN
 from tests.contract.hosts import ROOT
 from tests.policy import nested
-from tests.policy.confined import Confined, Ended
+from tests.policy.confined import Confined, Ended, attempts, done
 from tests.policy.conftest import Hostile
 from tests.policy.listeners import Listeners, listening
 
@@ -28,16 +28,6 @@ HARMLESS = {"none": {"pair"}, "loopback": {"pair", "udp4"}}
 def host() -> Iterator[Listeners]:
     with listening() as listeners:
         yield listeners
-
-
-def attempts(text: str) -> dict[str, str]:
-    """What became of each attempt of a hostile program: the name of an error, or ``done``."""
-    return dict(line.split(" ") for line in text.splitlines())
-
-
-def done(text: str) -> set[str]:
-    """The attempts that succeeded."""
-    return {name for name, result in attempts(text).items() if result == "done"}
 
 
 def check_report(ended: Ended, mode: str) -> None:
@@ -56,7 +46,7 @@ async def test_without_a_policy_everybody_is_reached(
     ended = await confined([hostile("network"), *host.arguments])
     assert ended.exit_code == 0, ended.stderr
     assert set(host.sockets) | {"pair_datagram", "pair_datagram_sent", "pair_raw", "netlink_generic"} <= done(
-        ended.stdout.decode()
+        ended.lines
     )
     assert host.reached() == set(host.sockets)
     assert ended.enforcement["network"]["requested"] is None
@@ -69,7 +59,7 @@ async def test_nobody_is_reached(
 ) -> None:
     ended = await confined([hostile("network"), *how, *host.arguments], policy)
     assert ended.exit_code == 0, ended.stderr
-    assert done(ended.stdout.decode()) == HARMLESS[policy.network], ended.lines
+    assert done(ended.lines) == HARMLESS[policy.network], ended.lines
     assert len(ended.lines) > 30
     assert host.reached() == set()
     check_report(ended, policy.network)
@@ -85,7 +75,7 @@ async def test_nor_with_the_files_confined_as_well(
     ended = await confined([program, *host.arguments], policy, cwd=folder)
     if ended.enforcement["files"]["mechanism"] is None:
         pytest.skip(f"no {backend} here")
-    assert done(ended.stdout.decode()) <= {"pair", "udp4"}, ended.lines  # bwrap brings its loopback up
+    assert done(ended.lines) <= {"pair", "udp4"}, ended.lines  # bwrap brings its loopback up
     assert len(ended.lines) > 30, ended.stderr
     assert host.reached() == set()
     check_report(ended, "none")
@@ -95,11 +85,11 @@ async def test_nor_with_the_files_confined_as_well(
 async def test_nor_by_io_uring(confined: Confined, hostile: Hostile, host: Listeners, how: list[str]) -> None:
     argv = [hostile("uring"), *how, host.port("tcp4")]
     free = await confined(argv)
-    if attempts(free.stdout.decode()).get("setup") == "done":
+    if attempts(free.lines).get("setup") == "done":
         assert host.reached() == {"tcp4"}, free.lines
         host.sockets["tcp4"].accept()[0].close()
     ended = await confined(argv, NONE)
-    assert attempts(ended.stdout.decode()) == dict.fromkeys(("setup", "enter", "register"), "ENOSYS")
+    assert attempts(ended.lines) == dict.fromkeys(("setup", "enter", "register"), "ENOSYS")
     assert host.reached() == set()
 
 
@@ -159,8 +149,8 @@ async def test_where_no_namespace_can_be_made(
 
     report = none["enforcement"]["network"]
     assert (report["applied"], report["mechanism"]) == ("full", "seccomp")
-    results = attempts(none["stdout"])
-    assert done(none["stdout"]) == {"pair"}, results
+    results = attempts(none["stdout"].splitlines())
+    assert done(none["stdout"].splitlines()) == {"pair"}, results
     assert {results[name] for name in ("tcp4", "udp4", "unix_stream", "lo_ioctl", "raw4")} == {"EACCES"}
 
     report = loopback["enforcement"]["network"]

@@ -17,9 +17,8 @@ import pytest
 from durable_supervisor import Policy
 from durable_supervisor.model.command import Terminal
 from durable_supervisor.sandbox.files import landlock
-from tests.policy.confined import Confined
+from tests.policy.confined import Confined, attempts, done
 from tests.policy.conftest import Hostile
-from tests.policy.test_network import attempts, done
 
 SIGNALS = {"signal", "pidfd_signal"}
 OWN = {"own_child", "own_limit", "own_priority"}
@@ -57,13 +56,13 @@ async def test_nobody_gets_out(confined: Confined, hostile: Hostile, policy: Pol
     with victim() as somebody:
         ended = await confined([hostile("outside"), *how, *somebody], policy)
     assert ended.exit_code == 0, ended.stderr
-    succeeded = done(ended.stdout.decode())
+    succeeded = done(ended.lines)
     if landlock.probe() < landlock.SCOPES_SINCE:
         succeeded -= SIGNALS  # a kernel that cannot hold them
     if policy.network == "host":
         succeeded -= {"queue"}  # goes with a namespace of its own, which this needs none of
     assert succeeded == OWN, ended.lines
-    results = attempts(ended.stdout.decode())
+    results = attempts(ended.lines)
     assert {results[name] for name in ("clone_user", "unshare_user", "typing", "typing_high_bits")} == {
         "EPERM"
     }
@@ -74,7 +73,7 @@ async def test_without_a_policy_the_victim_is_reached(confined: Confined, hostil
     """The hostile program is good at it (where other rules of the machine do not forbid it, as Yama's)."""
     with victim() as somebody:
         ended = await confined([hostile("outside"), *somebody])
-    assert done(ended.stdout.decode()) >= {"limit", "priority", "scheduler", "queue", *SIGNALS, *OWN}
+    assert done(ended.lines) >= {"limit", "priority", "scheduler", "queue", *SIGNALS, *OWN}
 
 
 async def test_nothing_is_typed_into_a_terminal(confined: Confined, hostile: Hostile) -> None:
@@ -82,7 +81,7 @@ async def test_nothing_is_typed_into_a_terminal(confined: Confined, hostile: Hos
     with victim() as somebody:
         command = [hostile("outside"), *somebody]
         ended = await confined(command, Policy(network="none"), pty=Terminal())
-    results = attempts(ended.stdout.decode().replace("\r", ""))
+    results = attempts(ended.lines)
     assert (results["typing"], results["typing_high_bits"]) == ("EPERM", "EPERM")
     assert ended.enforcement["network"]["applied"] == "full"
 

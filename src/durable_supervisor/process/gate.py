@@ -23,6 +23,7 @@ from .program import StartFailure
 
 _FAILURE = struct.Struct("<iB")
 _STEPS = ("cwd", "exec", "prepare", "confine")
+_CWD, _EXEC, _PREPARE, _CONFINE = range(len(_STEPS))
 _NEVER_RELEASED = 127
 # A worker has no descriptor as high as this when it forks: it has just begun.  (One that waited in the
 # queue may have, of whoever is connected to it: they close at exec, and none of them is a lock.)
@@ -154,24 +155,24 @@ def fork_paused(program: Program, stdio: Stdio, confine: Callable[[], bytes] | N
 def _child(program: Program, stdio: Stdio, pipes: list[int], confine: Callable[[], bytes] | None) -> None:
     """Never returns.  Holds no lock of the parent by the time it waits at the gate."""
     failure = pipes[0]
-    step = 2
+    step = _PREPARE
     try:
         os.setsid()
         _default_signals()
         failure, gate, *reports = _arrange_descriptors(stdio, pipes)
         if stdio.terminal:
             _take_terminal()
-        step = 0
+        step = _CWD
         os.chdir(program.cwd)
         os.umask(program.umask)
         if confine is not None:
-            step = 3
+            step = _CONFINE
             _report(confine(), reports[0])
         failpoint("program.paused")
         if os.read(gate, 1) != b"\1":
             os._exit(_NEVER_RELEASED)
         failpoint("program.released")
-        step = 1
+        step = _EXEC
         os.execve(program.path, program.argv, program.env)
     except OSError as error:
         os.write(failure, _FAILURE.pack(error.errno or errno.EIO, step))
