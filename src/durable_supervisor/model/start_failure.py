@@ -18,8 +18,8 @@ _REFUSALS: Final = {
 def start_failure_words(reason: str | None, detail: Mapping[str, object]) -> str:
     """``ENOENT (No such file or directory): directory /srv/project``.
 
-    ``reason``: the run's.  ``detail``: of its event or its evidence, with ``error``, ``step`` and ``path`` where
-    the kernel has refused it.
+    ``reason``: the run's.  ``detail``: of its event or its evidence; with ``error``, ``step`` and ``path``
+    where the kernel has refused it.
     """
     reason = reason or "no reason recorded"
     error, step = str(detail.get("error") or reason), str(detail.get("step"))
