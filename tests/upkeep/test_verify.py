@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -106,7 +107,10 @@ async def test_a_directory_in_use(state_dir: Path, marker: Marker, tmp_path: Pat
             await busy.send(sup, f"ended-{number}")
             assert (await verify(state_dir)).findings == []
             await sup.stop(live.id, grace=0)
-        assert (await verify(state_dir)).findings == []
+            age(state_dir)
+            looking = asyncio.create_task(verify(state_dir))
+            await sup.gc(keep=2, apply=True)
+            assert (await looking).findings == []
 
 
 def damage_a_middle_segment(kept: Kept) -> None:
@@ -317,3 +321,10 @@ async def test_nothing_to_look_at(tmp_path: Path) -> None:
     with pytest.raises(SupervisorError) as error:
         await verify(tmp_path / "none")
     assert error.value.code is ErrorCode.STATE_DIR_REFUSED
+
+
+async def test_what_a_kill_left_half_made(kept: Kept) -> None:
+    """It has names of ours, and harms nobody."""
+    for name in ("key.0badcafe", "supervisor.owner.0badcafe", ".supervisor.sock.new"):
+        (kept.state_dir / name).touch(mode=0o600)
+    assert (await verify(kept.state_dir)).findings == []

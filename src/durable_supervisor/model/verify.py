@@ -64,11 +64,18 @@ class VerifyReport:
         """One more; the first `MOST_FINDINGS` are named."""
         self.counts[severity] += 1
         if len(self.findings) < MOST_FINDINGS:
-            self.findings.append(
-                Finding(
-                    severity=severity, code=code, path=path, problem=problem, hint=hint, run_id=run_id
-                )
+            found = Finding(
+                severity=severity, code=code, path=path, problem=problem, hint=hint, run_id=run_id
             )
+            self.findings.append(found)
+
+    def merge(self, part: VerifyReport) -> None:
+        """Add what was looked at and found in a part."""
+        self.runs += part.runs
+        self.events += part.events
+        self.bytes += part.bytes
+        self.counts += part.counts
+        self.findings += part.findings[: MOST_FINDINGS - len(self.findings)]
 
     def to_dict(self) -> dict[str, object]:
         """The verify document."""

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from ..model.backup import MANIFEST
 from ..model.verify import Severity, VerifyReport
-from ..process.locks import LockState, probe_lock
 from ..process.places import POINTER_NAME, SOCKET_NAME
 from ..runlog.collected import NAME as COLLECTED
 from ..runlog.evidence import read_evidence
@@ -19,9 +18,12 @@ from ..runlog.paths import RunPaths, list_runs, list_shards, parse_segment_name
 from . import manifest
 
 _TOP = re.compile(
-    r"journal\.db(-wal|-shm)?|journal\.db\.\d{8}T\d{6}\.old(-wal|-shm)?|key|supervisor\.(lock|owner)"
+    r"journal\.db(-wal|-shm)?|journal\.db\.\d{8}T\d{6}\.old(-wal|-shm)?|supervisor\.lock"
+    r"|(key|supervisor\.owner)(\.[0-9a-f]{8})?"  # half-made, by one that was killed
 )
-_OURS = frozenset({MANIFEST, POINTER_NAME, SOCKET_NAME, "runs"})
+_OURS = frozenset({
+    MANIFEST, POINTER_NAME, f"{POINTER_NAME}.new", SOCKET_NAME, f".{SOCKET_NAME}.new", "runs",
+})  # fmt: skip
 _IN_SHARD = re.compile(r"[0-9a-z]+\.(a[1-9]\d*\.(log|seg)|sock)")
 _SET_ASIDE = re.compile(r"(\d{16}.*\.log)\.(g\d+|tmp)")  # what a repair or a crash left; nobody reads it
 _PATIENCE = 5.0  # seconds for a start to be committed
@@ -30,8 +32,8 @@ _PAUSE = 0.02
 Known = Callable[[str], bool]
 
 
-def check_files(path: str, report: VerifyReport, known: Known) -> None:
-    """``known``: does the journal have a row of this run, with its files?"""
+def check_files(path: str, report: VerifyReport, known: Known, *, owned: bool) -> None:
+    """``known``: does the journal have a row of this run?  ``owned``: runs may be started meanwhile."""
     _check_entry(path, report)
     for folder, folders, names in os.walk(path):
         folders.sort()
@@ -42,7 +44,7 @@ def check_files(path: str, report: VerifyReport, known: Known) -> None:
                 problem = "nothing of ours has this name"
                 report.add("warning", "stray_file", entry, problem, "move it away, if it is not yours")
             _check_entry(entry, report)
-    _check_runs(os.path.join(path, "runs"), report, known)
+    _check_runs(os.path.join(path, "runs"), report, known, owned)
 
 
 def _belongs(top: str, place: str, name: str) -> bool:
@@ -73,32 +75,34 @@ def _check_entry(path: str, report: VerifyReport) -> None:
         report.add("error", "open_to_others", path, problem, "chmod go= it")
 
 
-def _check_runs(runs_dir: str, report: VerifyReport, known: Known) -> None:
+def _check_runs(runs_dir: str, report: VerifyReport, known: Known, owned: bool) -> None:
     """Logs without a row: of an older journal, or of a start that was never accepted."""
-    for shard in list_shards(runs_dir):
-        for run_id, attempt in list_runs(runs_dir, shard).items():
-            paths = RunPaths(runs_dir, shard, run_id)
-            if known(run_id) or _is_being_started(paths, attempt, known):
-                continue
-            if read_evidence(paths, attempt).has_records:
-                severity: Severity = "error"
-                problem = "the journal does not know this run"
-                hint = "run `durable-supervisor recover`: its request id may be spent"
-            else:
-                severity = "note"
-                problem = "a start that was never accepted"
-                hint = "nothing: the next opening removes it, or `recover` takes it in"
-            report.add(severity, "log_without_row", paths.log(attempt), problem, hint, run_id)
-
-
-def _is_being_started(paths: RunPaths, attempt: int, known: Known) -> bool:
-    """The log comes before the row, by one commit; its lock is held meanwhile."""
-    deadline = time.monotonic() + _PATIENCE
-    while probe_lock(paths.log(attempt)) is LockState.HELD and time.monotonic() < deadline:
-        if known(paths.run_id):
-            return True
+    strangers = [
+        (RunPaths(runs_dir, shard, run_id), attempt)
+        for shard in list_shards(runs_dir)
+        for run_id, attempt in list_runs(runs_dir, shard).items()
+        if not known(run_id)
+    ]
+    deadline = time.monotonic() + (_PATIENCE if owned else 0)
+    while strangers and time.monotonic() < deadline:  # a start makes its log first, its row next
         time.sleep(_PAUSE)
-    return known(paths.run_id)
+        strangers = [one for one in strangers if _is_strange(*one, known)]
+    for paths, attempt in strangers:
+        _report_stranger(paths, attempt, report)
+
+
+def _is_strange(paths: RunPaths, attempt: int, known: Known) -> bool:
+    return os.path.lexists(paths.log(attempt)) and not known(paths.run_id)
+
+
+def _report_stranger(paths: RunPaths, attempt: int, report: VerifyReport) -> None:
+    severity: Severity = "error"
+    problem = "the journal does not know this run"
+    hint = "run `durable-supervisor recover`: its request id may be spent"
+    if not read_evidence(paths, attempt).has_records:
+        severity, problem = "note", "a start that was never accepted"
+        hint = "nothing: the next opening removes it, or `recover` takes it in"
+    report.add(severity, "log_without_row", paths.log(attempt), problem, hint, paths.run_id)
 
 
 def check_manifest(path: str, report: VerifyReport, check: Callable[[], None]) -> None:

@@ -48,7 +48,9 @@ def _check_key(place: StateDir, reader: JournalReader, report: VerifyReport) -> 
 
 def check_tombstones(place: StateDir, reader: JournalReader, report: VerifyReport) -> None:
     """Every line must be of a run that is over in the journal; every collected run must have a line."""
-    log, told = CollectedLog(place.runs), set()
+    log = CollectedLog(place.runs)
+    lacking = _collected(reader)  # the rows first: a line is written before its row
+    report.collected = len(lacking)
     directory_id = reader.read(meta.directory_id)
     try:
         lines = [stone for _, stone in read_tombstones(log)]
@@ -63,26 +65,25 @@ def check_tombstones(place: StateDir, reader: JournalReader, report: VerifyRepor
         if stone is None:
             continue
         run_id = stone.run.run_id
-        told.add(run_id)
+        lacking.discard(run_id)
         if stone.directory_id != directory_id:
             problem = "a line is of another directory"
             report.add("error", "tombstone_foreign", log.path, problem, _RECOVER, run_id)
         elif not stone.explains(reader.read(partial(runs.get, run_id=run_id))):
             problem = "a run was collected of which the journal does not know the end"
             report.add("error", "journal_behind", log.path, problem, _RECOVER, run_id)
-    if reader.read(copying.knows_collected):
-        _check_all_told(log, reader, told, directory_id or "", report)
+    if lacking:
+        problem = f"{len(lacking)} collected runs have no line"
+        report.add("warning", "tombstone_missing", log.path, problem, "the next opening writes them again")
 
 
-def _check_all_told(
-    log: CollectedLog, reader: JournalReader, told: set[str], directory_id: str, report: VerifyReport
-) -> None:
-    serial, lacking = 0, 0
-    page = partial(collecting.collected_runs, directory_id=directory_id, limit=_PAGE)
+def _collected(reader: JournalReader) -> set[str]:
+    found: set[str] = set()
+    serial = 0
+    if not reader.read(copying.knows_collected):
+        return found
+    page = partial(collecting.collected_runs, directory_id="", limit=_PAGE)
     while stones := reader.read(partial(page, after_serial=serial)):
         serial = stones[-1].run.serial
-        report.collected += len(stones)
-        lacking += sum(stone.run.run_id not in told for stone in stones)
-    if lacking:
-        problem = f"{lacking} collected runs have no line"
-        report.add("warning", "tombstone_missing", log.path, problem, "the next opening writes them again")
+        found |= {stone.run.run_id for stone in stones}
+    return found

@@ -47,8 +47,13 @@ class Setting:
 
 def check_log(row: RunRow, paths: RunPaths, setting: Setting, report: VerifyReport) -> None:
     """Adds what is wrong to the report.  Raises OSError where we ourselves are short of something."""
-    check = _Check(row, paths, setting, report)
-    check.all()
+    found = VerifyReport(report.path, report.subject)
+    _Check(row, paths, setting, found).all()
+    if not os.path.lexists(paths.log(row.attempt)):
+        now = setting.row_now(row.run_id)
+        if now is not None and now.collected:
+            return  # it went while we looked
+    report.merge(found)
 
 
 class _Check:
@@ -69,9 +74,9 @@ class _Check:
         self._report.runs += 1
         for attempt in range(1, row.attempt):
             self._damage(self._evidence(attempt), writing=False)
-            self._segments(attempt)
+            self._segments(attempt, writing=False)
         self._damage(newest, writing=held)
-        self._segments(row.attempt)
+        self._segments(row.attempt, writing=held)
         self._header(newest)
         self._events()
         self._against_row(newest, held)
@@ -81,9 +86,6 @@ class _Check:
         return read_evidence(self._paths, attempt, **ids, deep=True)
 
     def _unusable(self, status: str) -> None:
-        now = self._setting.row_now(self._row.run_id)
-        if now is not None and (now.collected or now.attempt != self._row.attempt):
-            return  # it went while we looked
         self._add("error", f"log_{status}", _STATUS.get(status, status), RESTORE)
 
     def _damage(self, log: LogEvidence, *, writing: bool) -> None:
@@ -99,10 +101,10 @@ class _Check:
                 problem = f"{where} are the beginning of a record that was never finished"
                 self._add("note", "log_torn", problem, "nothing: its writer was killed, the rest is whole")
 
-    def _segments(self, attempt: int) -> None:
+    def _segments(self, attempt: int, *, writing: bool) -> None:
         """Each header names the run, the attempt and its own first event; repairs are counted upwards."""
-        generation = 0
-        for key in list_segments(self._paths, attempt):
+        generation, keys = 0, list_segments(self._paths, attempt)
+        for key in keys:
             path = self._paths.segment_file(attempt, key)
             try:
                 fd, size = open_regular(path)
@@ -113,6 +115,8 @@ class _Check:
             finally:
                 os.close(fd)
             self._report.bytes += size
+            if header is None and writing and key == keys[-1]:
+                continue  # just made
             if header is None:
                 self._add("error", "header_damaged", "a segment's header is damaged", RESTORE, path)
                 continue

@@ -11,7 +11,7 @@ from ..model.errors import SupervisorError
 from ..process.shortage import is_shortage
 from ..runlog.create import read_header
 from ..runlog.files import create_file, make_dir, write_all
-from ..runlog.paths import RunPaths
+from ..runlog.paths import FIRST, RunPaths
 from ..runlog.tail import Tail
 
 _CHUNK = 1 << 20
@@ -54,11 +54,14 @@ def hold(paths: RunPaths, attempts: int) -> Snapshot:
 
 
 def cut_unfinished(paths: RunPaths, attempt: int) -> None:
-    """Leave out the beginning of a record that was being written: the copy's log ends with a whole one."""
+    """Leave out the record, or segment, that was just being written: the copy ends with a whole record."""
     tail = Tail(paths, attempt)
     tail.refresh()
-    if tail.bad is not None and tail.bad.damage.torn:
-        os.truncate(paths.segment_file(attempt, tail.key), tail.end)
+    path = paths.segment_file(attempt, tail.key)
+    if tail.last_header is None and tail.key != FIRST and os.path.getsize(path) == 0:
+        os.unlink(path)
+    elif tail.bad is not None and tail.bad.damage.torn:
+        os.truncate(path, tail.end)
 
 
 def _copy_segment(segment: Segment, fd: int, ids: tuple[str, str], check: Check) -> None:

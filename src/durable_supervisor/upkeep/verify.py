@@ -85,11 +85,15 @@ class _Directory:
             if error.code not in _JOURNAL:
                 raise
             report.add("error", error.code.value.lower(), self._place.journal, error.message, error.hint)
-            await in_thread(partial(check_files, self._place.path, report, lambda run_id: True))
+            await in_thread(partial(self._files, lambda run_id: True))  # nobody can tell
             return report
         with closing(reader):
             await self._all(reader)
         return report
+
+    def _files(self, known: Callable[[str], bool]) -> None:
+        owned = directory.is_owned(self._place)
+        check_files(self._place.path, self._report, known, owned=owned)
 
     def _open(self) -> JournalReader:
         unused = manifest.is_unused(self._place.path)
@@ -106,7 +110,7 @@ class _Directory:
             if error.code is not ErrorCode.JOURNAL_CORRUPT:
                 raise
             report.add("error", "journal_corrupt", self._place.journal, error.message, error.hint)
-        await in_thread(partial(check_files, self._place.path, report, partial(_is_known, reader)))
+        await in_thread(partial(self._files, partial(_is_known, reader)))
 
     async def _logs(self, reader: JournalReader) -> None:
         setting = Setting(
