@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -28,6 +29,19 @@ def test_inspect_document(cli: Cli, finished: str) -> None:
     assert form["outcome"] == {"kind": "exited", "code": 7, "signal": None}
     assert form["program"]["pid"] > 0
     validate("receipt", form["receipt"])
+
+
+@pytest.mark.parametrize(
+    ("bound", "script", "words"),
+    [
+        ("--timeout", "sleep 60", "timeout"),
+        ("--idle-timeout", "trap '' TERM; sleep 60", "idle timeout, KILL after a grace of 100ms"),
+    ],
+)
+def test_inspect_says_why_it_was_stopped(cli: Cli, bound: str, script: str, words: str) -> None:
+    assert cli("run", bound, "0.2", "--grace", "0.1", "--", "sh", "-c", script).code == 124
+    (run,) = cli.ok("list", "--json").document["runs"]
+    assert re.search(f"^stopped +{words}$", cli.ok("inspect", run["run_id"]).stdout, re.MULTILINE)
 
 
 def test_inspect_for_people(cli: Cli, finished: str) -> None:

@@ -87,6 +87,7 @@ def run_table(form: Form) -> str:
         ("policy", policy_words(form.get("policy"))),
         *_enforced(form),
         ("labels", _flat(form.get("labels"))),
+        ("stopped", _stopped(form.get("receipt"))),
         ("output", _output(form.get("receipt"))),
         ("events", str(form.get("head") or 0)),
         ("reason", "" if finished else str(form.get("reason") or "")),
@@ -249,6 +250,17 @@ def _enforced(form: Form) -> list[tuple[str, str]]:
     told = receipt.get("enforcement") if isinstance(receipt, Mapping) else None
     report = told if told is not None else form.get("enforcement")
     return [(f"held: {axis}", words) for axis, words in enforcement_words(report).items()]
+
+
+def _stopped(receipt: object) -> str:
+    """``cpu time, KILL after a grace of 10s``: two bounds may have one outcome."""
+    stop = receipt.get("stop") if isinstance(receipt, Mapping) else None
+    if not isinstance(stop, Mapping):
+        return ""
+    why, grace = str(stop.get("reason")).replace("_", " "), stop.get("grace")
+    if stop.get("escalated") and isinstance(grace, int | float):
+        return f"{why}, KILL after a grace of {describe.span(float(grace))}"
+    return why
 
 
 def _output(receipt: object) -> str:
