@@ -31,6 +31,10 @@ systemd: venv ## Test our unit under a real systemd, in namespaces of its own (r
 load: venv ## Test the service under load, in the long form: kills, restarts, crowds, deaf followers
 	@LOAD_TESTS_FULL=1 $(PY) -m pytest tests/service/test_load.py tests/client/test_restarts.py
 
+.PHONY: lab
+lab: venv ## Test against every kind of disaster, in the long form (LAB_SEED=n does one experiment again)
+	@LAB_FULL=1 $(PY) -m pytest -s -rs $(if $(LAB_SEED),tests/lab/model,tests/lab)
+
 .PHONY: lint
 lint: venv ## Check style and likely bugs
 	@$(PY) -m ruff check .

@@ -1,0 +1,244 @@
+"""What must be true when all is over: the product's word against the programs' own books."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from durable_supervisor import Event, RunState, RunView, Supervisor, SupervisorError
+from durable_supervisor.journal import meta
+from durable_supervisor.journal.reader import JournalReader
+from durable_supervisor.model.states import SETTLED_STATES, TRANSITIONS, Trigger
+from durable_supervisor.process.locks import LockState, probe_lock
+from durable_supervisor.sandbox.resources import cgroups, run_cgroups
+from tests.crash.world import gapless
+from tests.lab.model.actors import mark
+from tests.lab.model.books import Book
+from tests.lab.model.driver import Driver, Request
+
+# What may be in a directory that nobody owns.
+KEPT = {"supervisor.lock", "supervisor.owner", "supervisor.sock", "service.json", "key", "journal.db", "runs"}
+SHELLS = (b"Terminated\n", b"Killed\n", b"User defined signal 1\n", b"Hangup\n")
+
+
+class Oracle:
+    """Reads everything anew; raises AssertionError at the first untruth."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._unexplained: list[str] = []
+
+    async def judge(self) -> None:
+        """Once, then what was sent is sent again, and once more from the beginning: nothing has moved."""
+        async with Supervisor.open(self._driver.state) as sup:
+            report = await sup.reconcile()
+            assert report.changed == {}, report
+            views = await self._views(sup)
+            for request in self._driver.requests.values():
+                self._of_request(request, views.get(request.id))
+            for view in views.values():
+                await self._of_run(sup, view)
+            await self._feed(sup, views)
+            for request in self._driver.requests.values():
+                await self._again(sup, request, views.get(request.id))
+        deaths = self._driver.herd.deaths_at_points()
+        assert len(self._unexplained) <= len(deaths), ("lost without a cause", self._unexplained, deaths)
+        self._files()
+        self._journal()  # last: who only reads leaves a -wal file behind
+
+    async def _views(self, sup: Supervisor) -> dict[str, RunView]:
+        """Every run, by its request id; also those whose logs were collected."""
+        found: dict[str, RunView] = {}
+        before = None
+        while True:
+            page = await sup.list(limit=100, before=before, collected=True)
+            for run in page.runs:
+                assert run.request_id not in found, f"two runs of {run.request_id}"
+                found[run.request_id] = await sup.inspect(run.id)
+            before = page.next_before
+            if before is None:
+                break
+        assert set(found) <= set(self._driver.requests), "a run that nobody asked for"
+        assert self._driver.books.executed() <= set(found), "executed, and not in the journal"
+        return found
+
+    def _of_request(self, request: Request, view: RunView | None) -> None:
+        """The answers that were given agree with each other, and with what is known now."""
+        book = self._driver.books.read(request.id)
+        assert len(book.begun) <= 1, (request.id, "was executed", book.begun)
+        assert len(request.run_ids) <= 1, (request.id, "has runs", request.run_ids)
+        assert request.admissions["new"] <= 1, (request.id, request.admissions)
+        if view is None:
+            assert not request.run_ids, (request.id, "was answered, and is not known")
+            assert not book.begun, request.id
+            return
+        assert request.run_ids <= {view.id}
+        assert view.state in SETTLED_STATES, (request.id, view.state)
+        for told in request.settled:
+            now = view.to_dict()
+            for name in ("state", "outcome", "attempt"):
+                assert told[name] == now[name], (request.id, name, told[name], now[name])
+        self._outcome(request, view, book)
+
+    def _outcome(self, request: Request, view: RunView, book: Book) -> None:
+        what = (request.id, view.id, view.state.value, view.reason, view.outcome, book)
+        if view.state is RunState.NOT_STARTED:
+            assert not book.begun, what
+            assert view.outcome is None, what
+            assert request.kind != "missing" or view.reason, what
+        elif view.state is RunState.FINISHED:
+            assert view.outcome is not None, what
+            pid = book.begun if view.collected_ns else [(view.program or {}).get("pid")]
+            assert pid == book.begun or (view.outcome.signal and not book.begun), what
+            if view.outcome.code is not None:
+                assert book.ended == [view.outcome.code], what
+            causes = {
+                "cancelled": request.stops > 0 or request.kind == "scoped" or view.id in self._driver.calmed,
+                "timed_out": "timeout" in request.form["limits"],
+            }
+            kind = view.outcome.kind.value
+            assert causes.get(kind, kind in ("exited", "signaled")), what
+        else:
+            assert view.outcome is None, what
+            assert view.evidence, what
+            assert not view.retryable, what
+            if not self._worker_was_killed(view):
+                self._unexplained.append(f"{request.id} {view.id} {view.reason} {view.evidence}")
+
+    def _worker_was_killed(self, view: RunView) -> bool:
+        worker = view.worker
+        return worker is not None and (worker["pid"], worker["start_ticks"]) in self._driver.herd.killed
+
+    async def _of_run(self, sup: Supervisor, view: RunView) -> None:
+        """Its events are gapless, say what the book says, and are what every follower has seen."""
+        if view.collected_ns is not None:
+            return
+        events = await gapless(sup, view.id)
+        request = self._driver.requests[view.request_id]
+        book = self._driver.books.read(view.request_id)
+        if request.kind != "terminal":
+            for stream in ("stdout", "stderr"):
+                self._output(view, events, stream, book)
+        controls(view, events)
+        kept = {event.seq: mark(event) for event in events}
+        dropped = [event for event in events if event.kind == "output.dropped"]
+        for follower in self._driver.followers:
+            if follower.run != view.id:
+                continue
+            seen = read_book(self._driver.folder / "followed" / follower.name)
+            for one in seen:
+                covered = any(int(str(gap.detail["first_seq"])) <= one[0] <= gap.seq for gap in dropped)
+                assert covered or kept.get(one[0]) == one, (view.id, follower.name, one, kept.get(one[0]))
+            numbers = [one[0] for one in seen]
+            assert numbers == sorted(set(numbers)), (view.id, follower.name, numbers)
+
+    def _output(self, view: RunView, events: list[Event], stream: str, book: Book) -> None:
+        """Byte for byte what the program wrote, in its order, as far as its worker could see."""
+        expected = book.expected(stream)
+        end, data = 0, b""
+        for event in events:
+            if event.kind == "output" and event.stream == stream:
+                offset = int(str(event.detail["offset"]))
+                assert offset >= end, (view.id, stream, event)
+                data += event.data
+                same = expected[offset : offset + len(event.data)] == event.data
+                assert same or stream == "stderr", (view.id, stream, event)
+                end = offset + len(event.data)
+        if stream == "stderr":
+            # A shell, too, has something to say there, when a child of its own was killed.
+            own = [line for line in data.splitlines(keepends=True) if line not in SHELLS]
+            assert expected.startswith(b"".join(own)), (view.id, data)
+        if view.state is not RunState.FINISHED or view.receipt is None or view.receipt["incomplete"]:
+            return
+        told: Any = view.receipt["output"]
+        by_itself = view.outcome is not None and view.outcome.kind.value == "exited"
+        if by_itself and told[stream]["complete"]:
+            assert told[stream]["bytes"] + told[stream]["dropped"] >= len(expected), (view.id, stream, told)
+        if not told[stream]["dropped"]:
+            assert told[stream]["bytes"] == end, (view.id, stream, told, end)
+        lines = book.streams[stream]
+        if by_itself and not told[stream]["dropped"] and view.receipt["cleanup_confirmed"]:
+            unsaid = len(lines[-1]) if lines and not book.ended else 0
+            assert end >= len(expected) - unsaid, (view.id, stream)
+
+    async def _feed(self, sup: Supervisor, views: dict[str, RunView]) -> None:
+        """Without a gap, every step of it allowed by the table, and its last word is the run's state."""
+        states: dict[str, RunState] = {}
+        position = 0
+        while entries := await sup.feed(after=position, limit=1000):
+            for entry in entries:
+                position += 1
+                assert entry.position == position, (entry, position)
+                before = states.get(entry.run_id)
+                if before is None:
+                    assert entry.trigger == "admit", entry
+                else:
+                    assert TRANSITIONS[before, Trigger(entry.trigger)] is entry.state, (before, entry)
+                states[entry.run_id] = entry.state
+        assert states == {view.id: view.state for view in views.values()}
+
+    async def _again(self, sup: Supervisor, request: Request, view: RunView | None) -> None:
+        """The request once more: the same run; executed only where it never was."""
+        from tests.lab.model.actors import Actor
+
+        if view is None or (view.state is RunState.NOT_STARTED and view.retryable):
+            return
+        try:
+            answer = await Actor(sup, "").start(**{**request.form, "limits": dict(request.form["limits"])})
+        except SupervisorError as error:
+            raise AssertionError(f"{request.id}: {error}") from error
+        assert (answer["run_id"], answer["admission"]) == (view.id, "existing"), (request.id, answer)
+        assert answer["state"] == view.state.value, (request.id, answer)
+
+    def _journal(self) -> None:
+        with JournalReader.open(str(self._driver.state / "journal.db")) as journal:
+            for pragma, sound in (("integrity_check", [("ok",)]), ("foreign_key_check", [])):
+                found = journal.read(lambda conn, pragma=pragma: conn.execute(f"PRAGMA {pragma}").fetchall())  # type: ignore[misc]
+                assert [tuple(row) for row in found] == sound, found
+            directory_id = journal.read(meta.directory_id)
+        assert directory_id is not None
+        assert not run_cgroups.leftovers(cgroups.places(), directory_id)
+
+    def _files(self) -> None:
+        """Nothing but what is meant to stay, none of it locked, and all of it private."""
+        state = self._driver.state
+        strangers = {path.name for path in state.iterdir()} - KEPT
+        assert not strangers, strangers
+        for path in state.rglob("*"):
+            mode = path.lstat().st_mode
+            assert stat.S_IMODE(mode) == (0o700 if path.is_dir() else 0o600), (path, oct(mode))
+        for path in (state / "runs").glob("*/*"):
+            assert path.is_dir() or path.suffix == ".log", path
+            if path.suffix == ".log":
+                assert probe_lock(str(path)) is not LockState.HELD, path
+
+
+def controls(view: RunView, events: list[Event]) -> None:
+    """Each control is applied once at most, after it was received."""
+    received: set[object] = set()
+    applied: set[object] = set()
+    for event in events:
+        name = event.detail.get("id")
+        if event.kind == "control.received":
+            assert name not in received, (view.id, event)
+            received.add(name)
+        elif event.kind == "control.applied":
+            assert name in received - applied, (view.id, event)
+            applied.add(name)
+
+
+def read_book(path: Path) -> list[list[Any]]:
+    return list(_lines(path)) if path.exists() else []
+
+
+def _lines(path: Path) -> Iterator[list[Any]]:
+    for line in path.read_text().splitlines():
+        yield json.loads(line)
+
+
+def judge(driver: Driver) -> None:
+    asyncio.run(Oracle(driver).judge())
