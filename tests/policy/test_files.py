@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor import Command, Grant, Limits, Policy, Supervisor, Terminal
+from durable_supervisor import Command, Grant, Limits, Policy, Supervisor, SupervisorError, Terminal
 from durable_supervisor.model.policy import Access, FilesBackend
+from durable_supervisor.sandbox import namespaces
 from durable_supervisor.sandbox.files import bubblewrap, landlock, paths
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.supervisor.confinement import Asked, confinement
@@ -246,3 +247,31 @@ async def test_the_page_lists_the_base() -> None:
     assert listed["read, execute"] == set(paths.EXECUTABLE)
     assert {f"/etc/{name}" for name in listed["read, in `/etc`"]} == set(paths.READABLE)
     assert listed["read, write"] == set(paths.DEVICES)
+
+
+@pytest.mark.parametrize("backend", ["landlock", "bubblewrap"])
+@pytest.mark.parametrize("access", ["read", "all"])
+async def test_the_supervisors_own_directory_is_not_granted_with_what_it_lies_in(
+    confined: Confined, state_dir: Path, backend: FilesBackend, access: Access
+) -> None:
+    """It has the records of this very run, and who writes there has others started, without a policy."""
+    needs(backend)
+    if backend == "landlock" and not namespaces.probe()["mount"]:
+        pytest.skip("needs a mount namespace")
+    above = str(state_dir.parent)
+    policy = Policy(filesystem=[Grant(above, access)], files_backend=backend)
+    script = f"ls -A {state_dir}; touch {state_dir}/new; rmdir {state_dir}; ls -A {above}"
+    ended = await confined(["sh", "-c", script], policy, cwd=above)
+    assert state_dir.name in ended.lines
+    assert not {"journal.db", "runs", "new"} & set(ended.lines), ended.lines
+    assert ended.exit_code == 0, ended.stderr
+
+
+async def test_nor_by_a_grant_of_its_own(confined: Confined, state_dir: Path) -> None:
+    for path in (state_dir, state_dir / "runs"):
+        with pytest.raises(SupervisorError) as caught:
+            await confined(["true"], Policy(filesystem=[Grant(path)]), cwd="/usr")
+        assert caught.value.details["field"] == "policy.filesystem"
+    with pytest.raises(SupervisorError) as caught:
+        await confined(["true"], Policy(filesystem=[Grant(state_dir.parent)]), cwd=state_dir)
+    assert caught.value.details["field"] == "cwd"

@@ -21,6 +21,7 @@ from .report import (
     MEMORY_OPEN,
     METADATA_OPEN,
     NO_NEW_PRIVS,
+    RECORDS_OPEN,
     RLIMIT,
     SECCOMP,
     SETTINGS_OPEN,
@@ -87,22 +88,28 @@ class _Steps:
             self.give_up("network", failed(reason))
 
     def _metadata_is_open(self, files: Files, reason: str) -> None:
-        """Also truncation, where this Landlock does not hold it."""
+        """Also truncation, where this Landlock does not hold it, and what the mounts were to hide."""
         from .files import landlock
 
         files.mounts = False
-        found = (
-            METADATA_OPEN if files.abi >= landlock.TRUNCATE_SINCE else f"{METADATA_OPEN}; {TRUNCATION_OPEN}"
-        )
-        self.give_up("files", {"applied": PARTIAL, "mechanism": LANDLOCK, "reason": f"{found}: {reason}"})
+        found = [METADATA_OPEN]
+        if files.abi < landlock.TRUNCATE_SINCE:
+            found.append(TRUNCATION_OPEN)
+        if files.hidden is not None:
+            found.append(RECORDS_OPEN)
+        why = f"{'; '.join(found)}: {reason}"
+        self.give_up("files", {"applied": PARTIAL, "mechanism": LANDLOCK, "reason": why})
 
     def files(self, files: Files) -> None:
         """Read-only mounts, then privileges, then Landlock: on the very files that were looked at first."""
+        from . import mounts
         from .files import landlock, paths, readonly
 
         grants = paths.open_grants(files)
         if files.mounts:
             try:
+                if files.hidden is not None:
+                    mounts.hide(files.hidden)
                 readonly.read_only_but(grants)
             except OSError as error:
                 self._metadata_is_open(files, _text("read-only mounts", error))

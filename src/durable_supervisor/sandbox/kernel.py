@@ -25,10 +25,10 @@ def unshare(namespaces: int) -> None:
     _checked(_libc.unshare(ctypes.c_int(namespaces)))
 
 
-def mount(source: str | None, target: str, flags: int) -> None:
-    """mount(2) without a type or data: to bind, to remount, to change propagation.  Raises OSError."""
+def mount(source: str | None, target: str, flags: int, kind: bytes | None = None) -> None:
+    """mount(2) without data; without a type to bind, to remount, to change propagation.  Raises OSError."""
     origin = None if source is None else os.fsencode(source)
-    _checked(_libc.mount(origin, os.fsencode(target), None, ctypes.c_ulong(flags), None))
+    _checked(_libc.mount(origin, os.fsencode(target), kind, ctypes.c_ulong(flags), None))
 
 
 def write(path: str, text: str) -> None:

@@ -69,6 +69,11 @@ def bind_to_itself(path: str) -> None:
     kernel.mount(path, path, MS_BIND | MS_REC)
 
 
+def hide(path: str) -> None:
+    """Nothing is there any more, nor can be, until the namespace is gone.  Raises OSError."""
+    kernel.mount("none", path, MS_RDONLY, b"tmpfs")
+
+
 def make_read_only(mount: Mount) -> None:
     """For this namespace alone.  Raises OSError.
 

@@ -22,9 +22,10 @@ class Files:
     ``grants``: path, access (`model.policy.Access`), device and inode number as found at admission.
     ``abi``: Landlock's, 0 where bubblewrap is used, whose program is ``bwrap``.  ``mounts``: also make
     every mount read-only but what may be written, since Landlock leaves modes and times alone.
+    ``hidden``: lies in a grant, and is the supervisor's own: not granted.
     """
 
-    __slots__ = ("abi", "backend", "bwrap", "grants", "mounts")
+    __slots__ = ("abi", "backend", "bwrap", "grants", "hidden", "mounts")
 
     def __init__(
         self,
@@ -34,12 +35,14 @@ class Files:
         abi: int = 0,
         bwrap: str | None = None,
         mounts: bool = False,
+        hidden: str | None = None,
     ) -> None:
         self.backend = backend
         self.grants = grants
         self.abi = abi
         self.bwrap = bwrap
         self.mounts = mounts
+        self.hidden = hidden
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> Files:
@@ -50,6 +53,7 @@ class Files:
             abi=message["abi"],
             bwrap=message["bwrap"],
             mounts=message["mounts"],
+            hidden=message["hidden"],
         )
 
     def to_message(self) -> dict[str, object]:

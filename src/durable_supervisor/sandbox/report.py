@@ -20,6 +20,7 @@ METADATA_OPEN = "modes, owners and times of files can be changed outside the gra
 TRUNCATION_OPEN = "files that can be read can be truncated"
 MEMORY_OPEN = "the memory of other processes of the user can be written: this kernel has no Landlock"
 SETTINGS_OPEN = "root may write the kernel's settings, such as what it executes when a program crashes"
+RECORDS_OPEN = "the supervisor's own directory, which lies in a grant, can be used"
 GROUP_OPEN = "the program may write to the files of its group, and so leave it"
 
 NO_FILTER = "this kernel filters no system calls"

@@ -51,12 +51,16 @@ Ruling = Plan | SupervisorError | None
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What bears on a plan.  ``grants`` are the policy's, as they were found; ``uid`` runs the program."""
+    """What bears on a plan.  ``grants`` are the policy's, as they were found; ``uid`` runs the program.
+
+    ``own`` is the supervisor's directory.
+    """
 
     policy: Policy | None
     limits: Limits
     grants: Sequence[confining_files.Found]
     uid: int
+    own: str | None = None
 
     def requires(self, axis: str) -> bool:
         return self.policy is not None and self.policy.required(axis)
@@ -84,7 +88,7 @@ def _files(asked: Asked, facts: Facts, plan: Plan) -> Report:
         return axis_report(None)
     # The policy itself is beside every report; a receipt shall stay small, to fit onto a full disk.
     requested = {"grants": len(asked.policy.filesystem)}
-    applied, mechanism, reason = confining_files.decide(asked.policy, asked.grants, facts, plan)
+    applied, mechanism, reason = confining_files.decide(asked.policy, asked.grants, asked.own, facts, plan)
     if plan.files is not None and plan.files.mounts:
         _enter(plan, facts, "mount")
     return axis_report(requested, applied, mechanism, reason)

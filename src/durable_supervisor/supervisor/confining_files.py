@@ -15,6 +15,7 @@ from ..sandbox.report import (
     LANDLOCK,
     METADATA_OPEN,
     NO_FILTER,
+    RECORDS_OPEN,
     SOCKETS_OPEN,
     TRUNCATION_OPEN,
 )
@@ -35,9 +36,12 @@ class Found:
 
 
 def decide(
-    policy: Policy, grants: Sequence[Found], facts: Facts, plan: Plan
+    policy: Policy, grants: Sequence[Found], own: str | None, facts: Facts, plan: Plan
 ) -> tuple[str, str | None, str | None]:
-    """What is applied, by what, and why it is less; puts into the plan what it takes."""
+    """What is applied, by what, and why it is less; puts into the plan what it takes.
+
+    ``own``: the supervisor's directory, which no program uses, whatever is granted with what it lies in.
+    """
     backend = choose(policy.files_backend, facts)
     if backend is None:
         return NONE, None, _nothing(policy.files_backend, facts)
@@ -46,6 +50,7 @@ def decide(
         [(one.path, one.access, one.device, one.inode) for one in grants],
         abi=facts.landlock if backend == LANDLOCK else 0,
         bwrap=facts.bubblewrap if backend == BUBBLEWRAP else None,
+        hidden=own if own is not None and any(is_within(own, one.real) for one in grants) else None,
     )
     if backend == BUBBLEWRAP:
         if all(one.access in _EXECUTING for one in grants):
@@ -90,6 +95,8 @@ def _hold_beside_landlock(
     if facts.namespaces.get("mount"):
         files.mounts = True  # read-only, which holds truncation as well
         return found
+    if files.hidden is not None:
+        found.append(RECORDS_OPEN)
     if facts.landlock < TRUNCATE_SINCE:
         found.append(f"{TRUNCATION_OPEN}: Landlock here has ABI {facts.landlock}")
     if facts.seccomp and not any(one.access in _WRITING for one in grants):

@@ -18,30 +18,36 @@ from .hosting import short_of
 from .probing import machine_facts
 
 
-def rule(request: StartRequest, cwd: str) -> Ruling:
+def rule(request: StartRequest, cwd: str, state_dir: str) -> Ruling:
     """None where nothing is asked for that takes a plan."""
     if not request.confines:
         return None
+    own = os.path.realpath(state_dir)
     try:
-        grants = [] if request.policy is None else _found(request.policy, cwd)
+        grants = [] if request.policy is None else _found(request.policy, cwd, own)
     except SupervisorError as error:
         return error
     try:
         facts = machine_facts()
     except OSError as error:
         return short_of(error, Phase.ADMIT)
-    return confinement(Asked(request.policy, request.limits, grants, os.geteuid()), facts)
+    return confinement(Asked(request.policy, request.limits, grants, os.geteuid(), own), facts)
 
 
-def _found(policy: Policy, cwd: str) -> list[Found]:
+def _found(policy: Policy, cwd: str, own: str) -> list[Found]:
     """The grants as they are now.  Raises ``INVALID_REQUEST``."""
     if policy.filesystem is None:
         return []
     found = [_look(str(grant.path), str(grant.to_dict()["access"])) for grant in policy.filesystem]
     real = _really(found)
+    for path in real:
+        if is_within(path, own):
+            raise invalid("policy.filesystem", f"grants {path}, which is the supervisor's own")
     allowed = [*real, *(os.path.realpath(path) for path in EXECUTABLE)]  # no grant needed to be there
     if not any(is_within(os.path.realpath(cwd), path) for path in allowed):
         raise invalid("cwd", "lies outside every grant", "grant it, or choose one that is granted")
+    if is_within(os.path.realpath(cwd), own):
+        raise invalid("cwd", "lies in the supervisor's own directory, which no program is granted")
     return found
 
 

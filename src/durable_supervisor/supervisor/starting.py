@@ -23,12 +23,18 @@ class Starter:
     """Starts runs of one supervisor."""
 
     def __init__(
-        self, dispatcher: Dispatcher, reconciler: Reconciler, queue: Queue, blocking: Blocking[Ruling]
+        self,
+        dispatcher: Dispatcher,
+        reconciler: Reconciler,
+        queue: Queue,
+        blocking: Blocking[Ruling],
+        state_dir: str,
     ) -> None:
         self._dispatcher = dispatcher
         self._reconciler = reconciler
         self._queue = queue
         self._blocking = blocking
+        self._state_dir = state_dir
         # One at a time: should the probe hang, or a granted file system, it holds one thread and not all.
         self._planning = asyncio.Lock()
 
@@ -36,7 +42,9 @@ class Starter:
         """Raises as `Dispatcher.start`, and what the journal raises."""
         if prepared.request.confines:
             async with self._planning:
-                prepared.ruling = await self._blocking(lambda: rule(prepared.request, prepared.cwd))
+                prepared.ruling = await self._blocking(
+                    lambda: rule(prepared.request, prepared.cwd, self._state_dir)
+                )
         try:
             return await self._start(prepared)
         finally:

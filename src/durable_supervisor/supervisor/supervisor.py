@@ -93,8 +93,8 @@ class Supervisor(Observer):
             place, journal, ident, clock, self._lookup.blocking, self._endings.on_news, links, zygote, slots
         )
         self._queue = Queue(self._slots, journal, self._reconciler, clock, self._controller.tell)
-        self._starter = Starter(self._dispatcher, self._reconciler, self._queue, self._lookup.blocking)
         blocking, directory_id = self._lookup.blocking, ident.directory_id
+        self._starter = Starter(self._dispatcher, self._reconciler, self._queue, blocking, str(place.path))
         self._collector = Collector(place, journal, directory_id, clock, blocking, self._tasks)
         self._leftovers = Leftovers(journal, directory_id, blocking)
         self._resolver = Resolver(self._lookup, journal, self._reconciler, self._leftovers, clock)

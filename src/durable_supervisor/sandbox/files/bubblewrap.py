@@ -53,6 +53,8 @@ def _mounts(files: Files) -> list[str]:
     base = [path for path in (*EXECUTABLE, *READABLE) if not _within(path, granted)]
     mounts = [(path, ["--ro-bind-try", path, path]) for path in base]
     mounts += [(path, ["--dev-bind-try", path, path]) for path in DEVICES]  # other mounts hold no devices
+    if files.hidden is not None:
+        mounts.append((files.hidden, ["--tmpfs", files.hidden, "--remount-ro", files.hidden]))
     links = []
     for number, (place, (path, access, _, _)) in enumerate(
         zip(granted, files.grants, strict=True), _FIRST_GRANT_FD
