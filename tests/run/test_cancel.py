@@ -7,9 +7,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from contextvars import Context
 from functools import partial
-from typing import Any
+from typing import Any, TypeVarTuple
 
 import pytest
 
@@ -21,8 +22,10 @@ from durable_supervisor import (
     OutcomeKind,
     RunState,
     Supervisor,
+    SupervisorError,
     run,
 )
+from durable_supervisor.api.errand import Errand
 from tests.contract.hosts import refused
 from tests.contract.runs import Marker, gone
 from tests.run.conftest import Caller
@@ -30,6 +33,7 @@ from tests.support import eventually_async
 
 STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.05; done"
 PATIENCE = 20.0
+Ts = TypeVarTuple("Ts")
 
 
 async def ended(work: Awaitable[Any]) -> Any:
@@ -118,6 +122,44 @@ async def test_a_second_cancellation_skips_the_grace(tasks: Caller, marker: Mark
     with pytest.raises(asyncio.CancelledError):
         await ended(task)
     gone(marker)
+
+
+async def test_a_storm_of_cancellations_is_two(tasks: Caller, marker: Marker) -> None:
+    """As a scope of anyio makes one: it cancels with every turn of the loop until the task gives in."""
+    request_id = tasks.face.id("storm")
+    script = f"sleep {marker} & {STUBBORN}"
+    task = asyncio.create_task(tasks.sh(script, limits=Limits(grace=600), request_id=request_id))
+    await appeared(marker)
+    async with asyncio.timeout(PATIENCE):
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0)
+    assert task.cancelled()
+    gone(marker)
+    (mine,) = [one for one in (await tasks.face.sup.list(limit=1000)).runs if one.request_id == request_id]
+    told = await tasks.face.sup.events(mine.id, kinds={"control.received"})
+    assert len(told.events) <= 2
+
+
+async def test_cancellations_do_not_pile_up_before_a_loop_that_is_busy() -> None:
+    class Counting(asyncio.SelectorEventLoop):
+        handed = 0
+
+        def call_soon_threadsafe(
+            self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+        ) -> asyncio.Handle:
+            self.handed += 1
+            return super().call_soon_threadsafe(callback, *args, context=context)
+
+    loop = Counting()
+    errand = Errand(asyncio.Event().wait(), loop, loop.stop)
+    for _ in range(1000):
+        errand.cancel()
+    assert loop.handed < 10
+    await asyncio.to_thread(loop.run_forever)
+    loop.close()
+    with pytest.raises(SupervisorError, match="SUPERVISOR_CLOSED"):
+        errand.result()
 
 
 async def test_a_cancellation_at_any_moment_of_a_start(sup: Supervisor, marker: Marker) -> None:

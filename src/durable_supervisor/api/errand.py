@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LOOK_AGAIN = 1.0  # seconds
+_MOST_CANCELS = 2  # on their way at once: one calls off, another hastens
 
 
 class Errand(Generic[T]):
@@ -28,6 +29,8 @@ class Errand(Generic[T]):
         self._loop = loop
         self._over = over
         self._task: asyncio.Task[T] | None = None
+        self._sent = 0  # cancellations; written by the caller's thread only, as the next by the loop's
+        self._delivered = 0
         try:
             loop.call_soon_threadsafe(self._begin)
         except RuntimeError:
@@ -35,15 +38,26 @@ class Errand(Generic[T]):
             raise gone() from None
 
     def cancel(self) -> None:
-        """As `asyncio.Task.cancel`, as often as that is called."""
+        """As `asyncio.Task.cancel`, as often as that is called; but no faster than the loop takes it.
+
+        A scope of anyio cancels with every turn of its own loop: unbounded, the other would drown in it.
+        """
+        if self._sent - self._delivered >= _MOST_CANCELS:
+            return
+        self._sent += 1
         with suppress(RuntimeError):  # the loop is closed: all in it has ended
-            self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
+            self._loop.call_soon_threadsafe(self._deliver_cancel)
 
     def result(self) -> T:
         """What came of it.  Raises ``SUPERVISOR_CLOSED`` where its loop has ended it, not we."""
         if self._task is None or not self._task.done() or self._task.cancelled():
             raise gone()
         return self._task.result()
+
+    def _deliver_cancel(self) -> None:
+        self._delivered += 1
+        if self._task is not None:
+            self._task.cancel()
 
     def _begin(self) -> None:
         self._task = self._loop.create_task(self._work)

@@ -272,7 +272,12 @@ class Held:
     # What may end it.
 
     def _hasten(self) -> None:
-        """Another cancellation: whatever stop there is, or will be, has no grace."""
+        """Another cancellation: whatever stop there is, or will be, has no grace.
+
+        Said once: a scope of anyio cancels again with every turn of the loop.
+        """
+        if self._grace == 0.0:
+            return
         self._grace = 0.0
         if self.run_id is not None:
             _ = self._help(self._try_to_stop())
