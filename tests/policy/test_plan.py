@@ -10,10 +10,11 @@ import pytest
 
 from durable_supervisor import ErrorCode, Grant, Limits, Policy, SupervisorError
 from durable_supervisor.model.enforcement import AXES
+from durable_supervisor.model.policy import FilesBackend
 from durable_supervisor.sandbox.facts import Facts
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.sandbox.probe import PROBES
-from durable_supervisor.sandbox.report import MEMORY_OPEN
+from durable_supervisor.sandbox.report import MEMORY_OPEN, RECORDS_OPEN
 from durable_supervisor.supervisor.confinement import PRIVILEGED, Asked, confinement
 from durable_supervisor.supervisor.confining_files import Found
 
@@ -136,6 +137,27 @@ def test_files(
     assert (plan.files.backend, plan.files.mounts) == (backend, mounts)
     assert plan.files.bwrap == ("/usr/bin/bwrap" if backend == "bubblewrap" else None)
     assert plan.namespaces["mount"] is (backend == "landlock" and mounts)
+
+
+@pytest.mark.parametrize(("own", "hidden"), [("/work/state", "/work/state"), ("/elsewhere", None)])
+@pytest.mark.parametrize("backend", ["landlock", "bubblewrap"])
+def test_the_supervisors_own_directory_is_hidden_where_a_grant_has_it(
+    backend: FilesBackend, own: str, hidden: str | None
+) -> None:
+    policy = Policy(filesystem=[Grant("/work", "all")], files_backend=backend)
+    plan = confinement(Asked(policy, Limits(), grants_of(policy), 1000, own), ABLE)
+    assert isinstance(plan, Plan)
+    assert plan.files is not None
+    assert plan.files.hidden == hidden
+    assert plan.axes["files"]["applied"] == "full"
+
+
+def test_where_it_cannot_be_hidden_the_axis_is_partial() -> None:
+    policy = Policy(filesystem=[Grant("/work", "read")], files_backend="landlock")
+    facts = replace(ABLE, namespaces=NONE)
+    plan = confinement(Asked(policy, Limits(), grants_of(policy), 1000, "/work/state"), facts)
+    assert isinstance(plan, Plan)
+    assert (plan.axes["files"]["applied"], plan.axes["files"]["reason"]) == ("partial", RECORDS_OPEN)
 
 
 def test_landlock_does_not_hold_sockets_in_the_file_system_so_a_filter_does() -> None:
