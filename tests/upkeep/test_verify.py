@@ -263,8 +263,9 @@ async def test_a_backup(kept: Kept, tmp_path: Path) -> None:
         ("error", "file_differs"), ("error", "file_added"), ("error", "key_differs"),
         ("warning", "stray_file"), ("warning", "tombstone_missing"),
     }  # fmt: skip
-    (dest / "backup.json").write_text("{}")
-    assert ("error", "manifest_damaged") in codes(await verify(dest))
+    for text in ("{}", "[" * 100_000, (dest / "backup.json").read_text().replace('"key"', '"../key"')):
+        (dest / "backup.json").write_text(text)
+        assert ("error", "manifest_damaged") in codes(await verify(dest))
 
 
 async def test_a_backup_that_was_opened(kept: Kept, tmp_path: Path) -> None:
@@ -318,9 +319,23 @@ async def test_a_journal_of_before(state_dir: Path) -> None:
 
 
 async def test_nothing_to_look_at(tmp_path: Path) -> None:
-    with pytest.raises(SupervisorError) as error:
-        await verify(tmp_path / "none")
-    assert error.value.code is ErrorCode.STATE_DIR_REFUSED
+    (tmp_path / "other").mkdir()
+    for path in (tmp_path / "none", tmp_path / "other"):
+        with pytest.raises(SupervisorError) as error:
+            await verify(path)
+        assert error.value.code is ErrorCode.STATE_DIR_REFUSED
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_what_cannot_be_read(kept: Kept) -> None:
+    kept.segments()[0].chmod(0)
+    kept.log("small").chmod(0)
+    report = await verify(kept.state_dir)
+    assert ("error", "log_unreadable") in codes(report)
+    assert report.runs == 2
+    kept.log("small").parent.chmod(0)
+    assert ("error", "unreadable") in codes(await verify(kept.state_dir))
+    kept.log("small").parent.chmod(0o700)
 
 
 async def test_what_a_kill_left_half_made(kept: Kept) -> None:

@@ -18,5 +18,5 @@ def mark_beside(path: str) -> CopyMark | None:
             form = json.loads(file.read(size))
         original = form["original"]
         return CopyMark(str(original["directory_id"]), int(form["made_ns"]), int(original["through"]))
-    except (OSError, NotRegularError, KeyError, TypeError, ValueError):
+    except (OSError, NotRegularError, KeyError, TypeError, ValueError, RecursionError):
         return None

@@ -226,7 +226,8 @@ async def _workshop(path: str, errand: Errand) -> AsyncIterator[StateDir]:
     place = os.path.join(parent, f".{name}.{secrets.token_hex(4)}.partial")
     copy = StateDir(os.path.join(place, "copy"))
     try:
-        for folder in (place, copy.path, copy.runs):
+        os.mkdir(place, 0o700)  # what is there already is somebody else's
+        for folder in (copy.path, copy.runs):
             make_dir(folder)
         yield copy
     except OSError as error:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ..model.backup import MANIFEST
 from ..model.verify import Severity, VerifyReport
 from ..process.places import POINTER_NAME, SOCKET_NAME
+from ..process.shortage import is_shortage
 from ..runlog.collected import NAME as COLLECTED
 from ..runlog.evidence import read_evidence
 from ..runlog.files import NotRegularError
@@ -35,7 +36,7 @@ Known = Callable[[str], bool]
 def check_files(path: str, report: VerifyReport, known: Known, *, owned: bool) -> None:
     """``known``: does the journal have a row of this run?  ``owned``: runs may be started meanwhile."""
     _check_entry(path, report)
-    for folder, folders, names in os.walk(path):
+    for folder, folders, names in os.walk(path, onerror=lambda error: _unreadable(error, path, report)):
         folders.sort()
         place = os.path.relpath(folder, path)
         for name in sorted([*folders, *names]):
@@ -45,6 +46,13 @@ def check_files(path: str, report: VerifyReport, known: Known, *, owned: bool) -
                 report.add("warning", "stray_file", entry, problem, "move it away, if it is not yours")
             _check_entry(entry, report)
     _check_runs(os.path.join(path, "runs"), report, known, owned)
+
+
+def _unreadable(error: OSError, path: str, report: VerifyReport) -> None:
+    if is_shortage(error):
+        raise error
+    where = os.fsdecode(error.filename or path)
+    report.add("error", "unreadable", where, f"it cannot be read: {error.strerror}", "make it readable")
 
 
 def _belongs(top: str, place: str, name: str) -> bool:
@@ -77,18 +85,23 @@ def _check_entry(path: str, report: VerifyReport) -> None:
 
 def _check_runs(runs_dir: str, report: VerifyReport, known: Known, owned: bool) -> None:
     """Logs without a row: of an older journal, or of a start that was never accepted."""
-    strangers = [
-        (RunPaths(runs_dir, shard, run_id), attempt)
-        for shard in list_shards(runs_dir)
-        for run_id, attempt in list_runs(runs_dir, shard).items()
-        if not known(run_id)
-    ]
+    strangers = [one for shard in list_shards(runs_dir) for one in _unknown(runs_dir, shard, known)]
     deadline = time.monotonic() + (_PATIENCE if owned else 0)
     while strangers and time.monotonic() < deadline:  # a start makes its log first, its row next
         time.sleep(_PAUSE)
         strangers = [one for one in strangers if _is_strange(*one, known)]
     for paths, attempt in strangers:
         _report_stranger(paths, attempt, report)
+
+
+def _unknown(runs_dir: str, shard: str, known: Known) -> list[tuple[RunPaths, int]]:
+    try:
+        found = list_runs(runs_dir, shard)
+    except OSError as error:
+        if is_shortage(error):
+            raise
+        return []  # told already
+    return [(RunPaths(runs_dir, shard, one), attempt) for one, attempt in found.items() if not known(one)]
 
 
 def _is_strange(paths: RunPaths, attempt: int, known: Known) -> bool:
@@ -110,7 +123,7 @@ def check_manifest(path: str, report: VerifyReport, check: Callable[[], None]) -
     place = os.path.join(path, MANIFEST)
     try:
         said = manifest.read(path)
-    except (OSError, ValueError, NotRegularError) as error:
+    except (OSError, ValueError, RecursionError, NotRegularError) as error:
         report.add("error", "manifest_damaged", place, f"cannot be read: {error}", "make a new backup")
         return
     if said is None:

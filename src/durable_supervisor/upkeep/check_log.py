@@ -14,6 +14,7 @@ from ..model.events import Event, Kind
 from ..model.states import OPEN_STATES, RunState
 from ..model.verify import Severity, VerifyReport
 from ..process.locks import LockState, probe_lock
+from ..process.shortage import is_shortage
 from ..runlog.create import read_header
 from ..runlog.evidence import LogEvidence, read_evidence
 from ..runlog.files import NotRegularError, list_segments, open_regular
@@ -110,6 +111,11 @@ class _Check:
                 fd, size = open_regular(path)
             except (FileNotFoundError, NotRegularError):
                 continue  # compacted meanwhile; where it is missing, its events are
+            except OSError as error:
+                if is_shortage(error):
+                    raise
+                self._add("error", "log_unreadable", f"cannot be read: {error.strerror}", RESTORE, path)
+                continue
             try:
                 header, _ = read_header(fd)
             finally:

@@ -18,6 +18,7 @@ from ..runlog.files import create_file, fsync_dir, open_regular, write_all
 
 FORMAT = 1
 _CHUNK = 1 << 20
+_MOST = 1 << 30  # bytes; some millions of files
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +94,26 @@ def is_unused(path: str) -> bool:
 def read(path: str) -> dict[str, Digest] | None:
     """The files of a backup, by name; None for a directory that did not begin as one.
 
-    Raises ValueError for something else under that name, OSError.
+    Raises ValueError (RecursionError) for something else under that name, OSError, `NotRegularError`.
     """
     try:
         fd, size = open_regular(os.path.join(path, MANIFEST))
     except FileNotFoundError:
         return None
     with open(fd, "rb") as file:
-        form: Any = json.loads(file.read(size))
+        if size > _MOST:
+            raise ValueError("larger than any manifest")
+        return _files(json.loads(file.read(size)))
+
+
+def _files(form: Any) -> dict[str, Digest]:
     try:
         if form["product"] != "durable-supervisor" or form["format"] > FORMAT:
             raise ValueError("not the manifest of a backup that this version knows")
-        return {name: Digest(int(said["size"]), str(said["sha256"])) for name, said in form["files"].items()}
+        said = {name: Digest(int(one["size"]), str(one["sha256"])) for name, one in form["files"].items()}
     except (KeyError, TypeError, AttributeError) as problem:
         raise ValueError("not the manifest of a backup") from problem
+    outside = [name for name in said if name != os.path.normpath(name) or name.startswith(("/", "../"))]
+    if outside:
+        raise ValueError("it names files outside of the backup")
+    return said

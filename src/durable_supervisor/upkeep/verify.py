@@ -11,6 +11,7 @@ from ..bundle.reader import BundleReader
 from ..journal import copying, meta, runs
 from ..journal.reader import JournalReader
 from ..journal.rows import RunRow
+from ..model.backup import MANIFEST
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.verify import VerifyReport
 from ..process.clock import boot_id
@@ -74,8 +75,7 @@ class _Directory:
         self._report = VerifyReport(place.path, "directory")
 
     async def verify(self) -> VerifyReport:
-        if not os.path.isdir(self._place.path):
-            raise directory.unusable(self._place.path, FileNotFoundError(2, os.strerror(2)))
+        _check_is_one(self._place)
         in_thread, report = self._errand.run, self._report
         self._tell("reading files", 0, 1)
         await in_thread(partial(check_manifest, self._place.path, report, self._errand.check))
@@ -130,6 +130,18 @@ class _Directory:
         for row in rows:
             self._errand.check()
             check_log(row, RunPaths(self._place.runs, row.shard, row.run_id), setting, self._report)
+
+
+def _check_is_one(place: StateDir) -> None:
+    """Is there anything of a state directory?  Raises ``STATE_DIR_REFUSED``, ``OSError``."""
+    if not {"journal.db", "runs", "key", MANIFEST} & set(os.listdir(place.path)):
+        raise SupervisorError(
+            ErrorCode.STATE_DIR_REFUSED,
+            "there is no state directory, nor a backup of one",
+            phase=Phase.READ,
+            hint="give the directory itself, or a bundle",
+            details={"path": place.path},
+        )
 
 
 def _is_known(reader: JournalReader, run_id: str) -> bool:
