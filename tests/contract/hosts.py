@@ -31,6 +31,17 @@ def report(**facts):
         json.dump(facts, file)
     os.rename(REPORT + ".new", REPORT)
 
+def fill_disk():
+    # To the last byte; truncate what it answers with to have room again.
+    ballast = os.open(STATE + "/ballast", os.O_WRONLY | os.O_CREAT)
+    for size in (4096, 1):
+        try:
+            while os.write(ballast, b"x" * size):
+                pass
+        except OSError:
+            pass
+    return ballast
+
 async def stay():
     # Until the test ends us; not for ever, should the test be killed itself.
     await asyncio.sleep(600)

@@ -341,13 +341,7 @@ async def test_an_owner_stops_the_run_that_has_filled_the_disk(tmp_path: Path) -
     code = """
     async with Supervisor.open(STATE) as sup:
         run = await sup.start(Command(argv=["sleep", "3131"]))
-        ballast = os.open(STATE + "/ballast", os.O_WRONLY | os.O_CREAT)
-        for size in (4096, 1):
-            try:
-                while os.write(ballast, b"x" * size):
-                    pass
-            except OSError:
-                pass
+        ballast = fill_disk()
         stopped = await sup.stop(run.id, grace=1)
         os.ftruncate(ballast, 0)
     report(state=stopped.state.value, confirmed=stopped.confirmed, outcome=stopped.outcome.kind.value)
@@ -367,13 +361,7 @@ async def test_a_full_disk_leaves_reading_and_stop_at_work_with_no_owner_alive(t
         done = await sup.start(Command(argv=["sh", "-c", "exit 7"]))
         await sup.wait(done.id, timeout=10)
         run = await sup.start(Command(argv=["sleep", "3131"]))
-    ballast = os.open(STATE + "/ballast", os.O_WRONLY | os.O_CREAT)
-    for size in (4096, 1):
-        try:
-            while os.write(ballast, b"x" * size):
-                pass
-        except OSError:
-            pass
+    ballast = fill_disk()
     async with Observer.open(STATE) as eyes:
         listed = [(seen.id, seen.state.value) for seen in (await eyes.list()).runs]
         last = (await eyes.events(done.id)).events[-1].kind

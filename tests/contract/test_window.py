@@ -267,13 +267,7 @@ async def test_a_full_disk_holds_nobody_back(tmp_path: Path) -> None:
         return (await sup.events(run.id, kinds=[kind], limit=1000)).events
     async with Supervisor.open(STATE) as sup:
         run = await sup.start(Command(argv={writer(counter)!r}), lifetime="scope", window={WINDOW})
-        ballast = os.open(STATE + "/ballast", os.O_WRONLY | os.O_CREAT)
-        for size in (4096, 1):
-            try:
-                while os.write(ballast, b"x" * size):
-                    pass
-            except OSError:
-                pass
+        ballast = fill_disk()
         while written() < 50 * {WINDOW}:  # as long as there is room ahead, the reader keeps up
             await sup.acknowledge(run.id, stdout=sum(len(event.data) for event in await seen("output")))
             await asyncio.sleep(0.01)
