@@ -100,6 +100,21 @@ def test_a_grant_that_is_another_directory_by_now_is_refused_also_at_best_effort
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.usefixtures("able")
+@pytest.mark.parametrize("granted", ["/", None], ids=["all", "the directory above"])
+def test_who_stands_in_what_is_hidden_by_now_is_never_executed(tmp_path: Path, granted: str | None) -> None:
+    """A link that is turned after the admission may have the working directory lead there."""
+    own = tmp_path / "own"
+    own.mkdir()
+    plan = a_plan(Path(granted or tmp_path))
+    assert plan.files is not None
+    plan.files.hidden = str(own)
+    with pytest.raises(NotExecuted) as caught:
+        carried_out(plan, ["/bin/sh", "-c", "touch made"], str(own))
+    assert caught.value.args == ("files", "the working directory was replaced meanwhile")
+    assert not (own / "made").exists()
+
+
 # More descriptors than there can be: the kernel refuses that to everybody, root included.
 TOO_MANY_FILES = (resource.RLIMIT_NOFILE, resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 

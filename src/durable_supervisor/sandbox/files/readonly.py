@@ -28,9 +28,10 @@ def read_only_but(grants: list[Open]) -> None:
     copied.  Raises OSError where nothing was changed, Refused where it was, and is not as it should be.
     """
     writable = _outermost([grant for grant in grants if grant.access in (WRITE, ALL)])
-    if any(os.path.samestat(os.fstat(grant.fd), os.stat("/")) for grant in writable):
-        return
     here = os.getcwd()
+    if any(os.path.samestat(os.fstat(grant.fd), os.stat("/")) for grant in writable):
+        _enter_again(here)
+        return
     copies = [
         call(_OPEN_TREE, grant.fd, b"", _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH | _AT_RECURSIVE)
         for grant in writable
@@ -56,8 +57,12 @@ def _outermost(grants: list[Open]) -> list[Open]:
 
 
 def _enter_again(here: str) -> None:
-    """We stand in the mount beneath, which is read-only; the path leads to the one above it."""
-    before = os.stat(".")
-    os.chdir(here)
-    if not os.path.samestat(before, os.stat(".")):
+    """We stand in the mount beneath, read-only or hidden by now; the path leads to the one above it."""
+    try:
+        before = os.stat(".")
+        os.chdir(here)
+        is_same = os.path.samestat(before, os.stat("."))
+    except OSError as error:
+        raise Refused("files", f"the working directory cannot be entered: {error.strerror}") from None
+    if not is_same:
         raise Refused("files", "the working directory was replaced meanwhile")
