@@ -11,8 +11,11 @@ import pytest
 from durable_supervisor.model.events import Event, Kind
 from durable_supervisor.runlog.bounds import segment_size
 from durable_supervisor.runlog.reader import LogReader
+from durable_supervisor.runlog.repair import open_for_append
 from tests.unit.runlog_helpers import (
+    BOOT,
     MIB,
+    CountingClock,
     begin,
     check_gapless,
     disk_bytes,
@@ -189,6 +192,27 @@ def test_a_crash_between_a_compaction_and_its_clean_up(tmp_path: Path) -> None:
         assert read_all(paths, limit=3, fresh=True) == events
     (folder / "0000000000000002-0000000000000009.1.log.tmp").write_bytes(b"half")
     assert read_all(paths) == events
+
+
+def test_who_goes_on_after_a_crash_removes_what_a_compaction_left(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    writer = open_writer(paths, cap=64 * 1024, segment_bytes=8192)
+    folder = Path(paths.segments_dir(1))
+    kept: dict[str, bytes] = {}
+    for index in range(200):
+        writer.append_output("stdout", b"%04d" % index * 250)
+        writer.flush()
+        if folder.exists():
+            kept.update({file.name: file.read_bytes() for file in folder.iterdir()})
+    writer.close()
+    events, names = read_all(paths), set(os.listdir(folder))
+    for name in set(kept) - names:
+        (folder / name).write_bytes(kept[name])
+    (folder / "0000000000000002-0000000000000009.1.log.tmp").write_bytes(b"half")
+    fd = os.open(paths.log(1), os.O_RDWR)
+    open_for_append(paths, 1, fd, boot_id=BOOT, clock=CountingClock()).close()
+    assert set(os.listdir(folder)) == names
+    assert read_all(paths, fresh=True) == events
 
 
 def test_appending_is_fast(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 
-from .paths import FIRST, RunPaths, SegmentKey, parse_segment_name
+from .paths import FIRST, HALF_MADE, RunPaths, SegmentKey, parse_segment_name, segment_name
 
 DIR_MODE = 0o700
 FILE_MODE = 0o600
@@ -72,6 +72,23 @@ def list_segments(paths: RunPaths, attempt: int) -> list[SegmentKey]:
             kept.append(key)
             covered = max(covered, key[1])
     return kept
+
+
+def remove_leftovers(paths: RunPaths, attempt: int) -> None:
+    """Take away what a kill amid a compaction left: a half-made segment, and those that a made one covers.
+
+    For the holder of the log's lock, and not after a power loss: what a torn one covers is the better copy.
+    """
+    folder = paths.segments_dir(attempt)
+    kept = set(map(segment_name, list_segments(paths, attempt)))
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        covered = parse_segment_name(name) is not None and name not in kept
+        if covered or name.endswith(HALF_MADE):
+            remove(f"{folder}/{name}")
 
 
 def make_dir(path: str) -> None:

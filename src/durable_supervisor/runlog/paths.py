@@ -17,6 +17,7 @@ import os
 
 SHARD_RUNS = 256  # an opening looks through one shard
 LOG_SUFFIX = ".log"
+HALF_MADE = LOG_SUFFIX + ".tmp"  # a segment that has no name of its own yet
 _ID_CHARACTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyz")
 
 SegmentKey = tuple[int, int, int]

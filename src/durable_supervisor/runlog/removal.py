@@ -14,10 +14,9 @@ from contextlib import contextmanager
 
 from ..process.failpoints import failpoint
 from .files import fsync_dir
-from .paths import LOG_SUFFIX, RunPaths
+from .paths import HALF_MADE, LOG_SUFFIX, RunPaths
 
 _BLOCK = 512  # bytes, whatever the file system's own blocks are (stat(2))
-_HALF_MADE = LOG_SUFFIX + ".tmp"
 
 
 def disk_bytes(paths: RunPaths, attempts: int) -> int:
@@ -69,7 +68,7 @@ def _folder(path: str) -> Iterator[tuple[int, list[str]]]:
         yield -1, []
         return
     try:
-        yield fd, [name for name in os.listdir(fd) if name.endswith((LOG_SUFFIX, _HALF_MADE))]
+        yield fd, [name for name in os.listdir(fd) if name.endswith((LOG_SUFFIX, HALF_MADE))]
     finally:
         os.close(fd)
 

@@ -14,7 +14,7 @@ from durable_supervisor.process.failpoints import failpoint
 
 from .bounds import MAX_SEGMENT
 from .create import create_segment, read_header
-from .files import open_to_append
+from .files import open_to_append, remove_leftovers
 from .format import SegmentHeader, salt_of
 from .paths import FIRST, RunPaths
 from .quota import UNBOUNDED
@@ -56,6 +56,7 @@ def open_for_append(
         truncate=False, clock=clock,
     )  # fmt: skip
     if last is not None and tail.bad is None and tail.boot_id == boot_id:
+        remove_leftovers(paths, attempt)
         writer.resume(_reopen(paths, tail, fd), head, last, tail.facts)
         return writer
     header = _header(paths, attempt, head, tail.generation + 1, boot_id, base.directory_id, clock)
