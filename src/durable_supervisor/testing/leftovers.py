@@ -49,9 +49,9 @@ class Attempt:
 
 
 def attempts(state_dir: str | os.PathLike[str]) -> Iterator[Attempt]:
-    """Every attempt that has a log."""
+    """Every attempt that has a log: none where a test has put something else in the place of ``runs``."""
     runs_dir = os.path.join(os.fspath(state_dir), "runs")
-    for shard in list_shards(runs_dir):
+    for shard in list_shards(runs_dir) if os.path.isdir(runs_dir) else ():
         for run_id, numbers in list_attempts(runs_dir, shard).items():
             for number in numbers:
                 yield _attempt(RunPaths(runs_dir, shard, run_id), number)
