@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from typing import Final, Literal
 
 from .arguments import terminal_size
@@ -29,12 +29,12 @@ LOADER_PREFIXES = ("DYLD_",)
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}")  # names of terminfo(5) entries
 
 
-class OnLimit(str, Enum):
+class OnLimit(StrEnum):
     TRUNCATE = "truncate"  # keep the head and the tail, count what is dropped
     TERMINATE = "terminate"  # stop the run: stdout_limit_exceeded / stderr_limit_exceeded
 
 
-class Completion(str, Enum):
+class Completion(StrEnum):
     LEADER = "leader"  # over when the leader exits; what is left of the tree is ended
     TREE = "tree"  # over when the whole tree is gone by itself
 
@@ -261,14 +261,14 @@ def _share(name: str, value: object) -> None:
 def completion_of(value: object) -> Completion:
     """``Completion``, or its word; anything else is an ``INVALID_REQUEST``."""
     try:
-        return Completion(value)
+        return Completion(str(value))
     except ValueError:
         raise invalid("completion", "must be 'leader' or 'tree'") from None
 
 
 def _on_limit(value: object) -> OnLimit:
     try:
-        return OnLimit(value)
+        return OnLimit(str(value))
     except ValueError:
         raise invalid("limits.on_limit", "must be 'truncate' or 'terminate'") from None
 

@@ -6,10 +6,10 @@ never holds a secret, an environment value or another caller's data.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class ErrorCode(str, Enum):
+class ErrorCode(StrEnum):
     """Stable names; each one is documented in ``docs/errors.md`` and has a test."""
 
     INVALID_REQUEST = "INVALID_REQUEST"
@@ -52,7 +52,7 @@ class ErrorCode(str, Enum):
     INTERNAL = "INTERNAL"
 
 
-class Phase(str, Enum):
+class Phase(StrEnum):
     """How far the request had come when the error was raised."""
 
     VALIDATE = "validate"

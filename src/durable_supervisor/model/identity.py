@@ -7,10 +7,10 @@ they are only comparable inside one pid namespace and one time namespace.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class Match(str, Enum):
+class Match(StrEnum):
     SAME = "same"
     DIFFERENT = "different"
     UNPROVABLE = "unprovable"  # another namespace: neither yes nor no can be shown

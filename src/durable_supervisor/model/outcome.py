@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class OutcomeKind(str, Enum):
+class OutcomeKind(StrEnum):
     EXITED = "exited"
     SIGNALED = "signaled"
     TIMED_OUT = "timed_out"
@@ -66,7 +66,7 @@ class Outcome:
         code, signal = data.get("code"), data.get("signal")
         if not isinstance(code, int | None) or not isinstance(signal, int | None):
             raise ValueError("outcome: code and signal are integers or null")
-        return cls(OutcomeKind(data.get("kind")), code, signal)
+        return cls(OutcomeKind(str(data.get("kind"))), code, signal)
 
 
 def natural(code: int | None, signal: int | None) -> Outcome:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Literal, cast
 
 from .enforcement import AXES
@@ -26,7 +26,7 @@ _LEVELS = ("best_effort", "required")
 _BACKENDS = ("auto", "landlock", "bubblewrap")
 
 
-class Access(str, Enum):
+class Access(StrEnum):
     """What a grant allows with a path and everything beneath it."""
 
     READ = "read"  # read files, list directories

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from .command import MAX_LABELS, Command, Completion, Limits, completion_of
 from .enforcement import AXES
@@ -21,7 +21,7 @@ _LABEL_VALUE = re.compile(r"[^\0\ud800-\udfff]*")  # lone surrogates fit neither
 _LABEL_KEY = re.compile(r"[A-Za-z0-9._/-]{1,128}")
 
 
-class Lifetime(str, Enum):
+class Lifetime(StrEnum):
     DETACHED = "detached"  # until its end, whoever dies
     SCOPE = "scope"  # stopped by its worker when the process that asked for it is gone
 
@@ -97,7 +97,7 @@ def check_window(value: object, lifetime: Lifetime) -> int | None:
 def lifetime_of(value: object) -> Lifetime:
     """``Lifetime``, or its word; anything else is an ``INVALID_REQUEST``."""
     try:
-        return Lifetime(value)
+        return Lifetime(str(value))
     except ValueError:
         raise invalid("lifetime", "must be 'detached' or 'scope'") from None
 

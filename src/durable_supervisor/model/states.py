@@ -6,10 +6,10 @@ it as a guard in SQL, so a bug in a caller cannot rewrite a settled fact.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class RunState(str, Enum):
+class RunState(StrEnum):
     QUEUED = "queued"  # accepted, provably not dispatched yet
     STARTING = "starting"  # intent durable; user code may be released at any moment
     RUNNING = "running"  # user code was released
@@ -26,7 +26,7 @@ SETTLED_STATES = frozenset({RunState.FINISHED, RunState.NOT_STARTED, RunState.UN
 JUDGED_STATES = OPEN_STATES | {RunState.QUARANTINED}
 
 
-class Trigger(str, Enum):
+class Trigger(StrEnum):
     DISPATCH = "dispatch"  # a queued run gets its slot
     RELEASE = "release"  # the log says user code was released
     STOP = "stop"  # the log says the stop ladder has begun
@@ -39,7 +39,7 @@ class Trigger(str, Enum):
     RESOLVE = "resolve"  # an operator's word on a quarantined run
 
 
-class Rule(str, Enum):
+class Rule(StrEnum):
     """What a cell of the table says when it is not a new state."""
 
     SAME = "same"  # already so: no write, no error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from enum import Enum
+from enum import StrEnum
 
 from ..model.identity import Match, ProcessIdentity, compare
 from .clock import boot_id
@@ -13,7 +13,7 @@ _boot_time = 0.0
 _namespaces: dict[str, str] = {}
 
 
-class Liveness(str, Enum):
+class Liveness(StrEnum):
     ALIVE = "alive"
     GONE = "gone"  # no such process, a zombie, or another process under its pid
     UNPROVABLE = "unprovable"  # another namespace

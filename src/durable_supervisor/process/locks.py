@@ -12,7 +12,7 @@ import fcntl
 import os
 import stat
 import struct
-from enum import Enum
+from enum import StrEnum
 
 from .shortage import is_shortage
 
@@ -21,7 +21,7 @@ _FLOCK = struct.Struct("@hhqqi0q")
 _LAST_BYTE = 1 << 62  # of a range that no file reaches
 
 
-class LockState(str, Enum):
+class LockState(StrEnum):
     HELD = "held"
     FREE = "free"
     MISSING = "missing"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from ..model.identity import ProcessIdentity
 from ..model.outcome import Outcome
@@ -14,7 +14,7 @@ from ..process.locks import LockState
 JsonDict = dict[str, object]
 
 
-class LogStatus(str, Enum):
+class LogStatus(StrEnum):
     """Can the run's log be read as this run's log?"""
 
     OK = "ok"
@@ -25,7 +25,7 @@ class LogStatus(str, Enum):
     EMPTY = "empty"
 
 
-class VerdictKind(str, Enum):
+class VerdictKind(StrEnum):
     KEPT = "kept"
     REATTACH = "reattach"
     FINISHED = "finished"
@@ -34,7 +34,7 @@ class VerdictKind(str, Enum):
     QUARANTINED = "quarantined"
 
 
-class Reason(str, Enum):
+class Reason(StrEnum):
     """Why a verdict is what it is.  Stable names; ``docs/verdicts.md`` explains each one."""
 
     SETTLED = "settled"

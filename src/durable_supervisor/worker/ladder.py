@@ -7,7 +7,7 @@ TERM, for those to whom TERM says nothing.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 KILL_BOUND = 10.0  # seconds of kill rounds before survivors are named
 _FIRST_ROUND = 0.02
@@ -15,7 +15,7 @@ _SLOWEST_ROUND = 0.5
 _MOMENT = 0.05  # seconds from TERM to HUP
 
 
-class Step(str, Enum):
+class Step(StrEnum):
     TERM = "term"
     HANG_UP = "hang_up"
     WAIT = "wait"
