@@ -20,12 +20,14 @@ from durable_supervisor.model.events import Kind
 from durable_supervisor.model.identity import ProcessIdentity
 from durable_supervisor.process.clock import Clock
 from durable_supervisor.process.identity import read_identity, read_stat
+from durable_supervisor.process.signals import signal_ticks
 from durable_supervisor.runlog.create import create_log
 from durable_supervisor.runlog.paths import RunPaths
 from durable_supervisor.runlog.reader import LogReader
 from durable_supervisor.runlog.writer import LogWriter
 from tests.crash.harness import assert_nothing_left, logs
 from tests.crash.test_life import kill_and_see, worker_of
+from tests.crash.test_matrix import stopped
 from tests.crash.world import World, check_guarantees, gapless, requests, settle, start_all
 from tests.support import eventually, running
 
@@ -244,3 +246,15 @@ async def test_a_killed_workers_socket_is_taken_away(world: World) -> None:
         eventually(lambda: not list(sockets.glob("*/*.sock")))
         assert host.ask("inspect", run=run)["state"] in ("quarantined", "unknown")
     await check_guarantees(one, ["unknown"], kill=True)
+
+
+async def test_the_socket_of_a_worker_that_is_killed_behind_its_receipt(world: World) -> None:
+    """Its run is settled by then, and nobody will look at it any more."""
+    sockets = world.state_dir / "runs"
+    with world.host("worker.receipt=pause") as host:
+        host.opened()
+        run = host.start(world.ledger.program("r-1"))
+        [(pid, ticks)] = eventually(lambda: stopped(world.state_dir))
+        eventually(lambda: host.ask("reconcile") and host.ask("inspect", run=run)["state"] == "finished")
+        assert list(sockets.glob("*/*.sock")) == []
+        assert signal_ticks(pid, ticks, signal.SIGKILL)

@@ -137,11 +137,13 @@ def speak(judged: Judged, place: Place, clock: Clock) -> Spoken:
 
 
 def clear_away(judged: Judged, place: Place) -> None:
-    """Remove the socket that a killed worker could not remove.  Blocking.
+    """Remove the socket of a worker that is gone, or may be killed between its last word and doing so itself.
 
     Only before the journal is told: after that a retry may make its own under the same name.
     """
-    if judged.seen.lock is LockState.FREE and _moves(judged):
+    seen = judged.seen
+    over = seen.lock is LockState.FREE or seen.receipt is not None or seen.last_word is not None
+    if over and _moves(judged):
         try:
             os.unlink(place.paths(judged.row).socket)
         except OSError:  # as a rule the worker has removed it
