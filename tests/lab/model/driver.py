@@ -182,12 +182,20 @@ class Driver:
         error = document.get("error")
         if error is not None:
             self.told[error["code"]] += 1
+            if op == "follow":
+                self._let_go(arguments["name"], error["code"])
             if error["code"] == "CAPACITY_EXHAUSTED":
                 self.full_until = self.steps + FULL_STEPS
             expected = op == "conflict" and error["code"] == "IDEMPOTENCY_CONFLICT"
             assert expected or error["code"] in PASSING, (child.role, op, arguments, error)
         else:
             self._learn(op, arguments, document["ok"])
+
+    def _let_go(self, name: str, code: str) -> None:
+        """A follower was not served to the end: another goes on, unless nothing is left to read."""
+        for follower in self.followers:
+            if follower.name == name:
+                follower.actor, follower.done = None, code == "RUN_COLLECTED"
 
     @property
     def waiting_for(self) -> list[tuple[str, dict[str, Any]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,17 +102,20 @@ class Oracle:
                 "timed_out": "timeout" in request.form["limits"],
             }
             kind = view.outcome.kind.value
+            if kind == "signaled" and not view.collected_ns:
+                assert view.outcome.signal in (signal.SIGKILL, signal.SIGUSR1), what
+                assert view.outcome.signal == signal.SIGUSR1 or self._was_killed(view.program), what
             assert causes.get(kind, kind in ("exited", "signaled")), what
         else:
             assert view.outcome is None, what
             assert view.evidence, what
             assert not view.retryable, what
-            if not self._worker_was_killed(view):
+            if not self._was_killed(view.worker):
                 self._unexplained.append(f"{request.id} {view.id} {view.reason} {view.evidence}")
 
-    def _worker_was_killed(self, view: RunView) -> bool:
-        worker = view.worker
-        return worker is not None and (worker["pid"], worker["start_ticks"]) in self._driver.herd.killed
+    def _was_killed(self, one: dict[str, object] | None) -> bool:
+        """By the driver, who knows whom it struck."""
+        return one is not None and (one["pid"], one["start_ticks"]) in self._driver.herd.killed
 
     async def _of_run(self, sup: Supervisor, view: RunView) -> None:
         """Its events are gapless, say what the book says, and are what every follower has seen."""
@@ -124,17 +128,25 @@ class Oracle:
             for stream in ("stdout", "stderr"):
                 self._output(view, events, stream, book)
         controls(view, events)
+        for follower in self._driver.followers:
+            if follower.run == view.id:
+                self._followed(view, events, read_book(self._driver.folder / "followed" / follower.name))
+
+    def _followed(self, view: RunView, events: list[Event], seen: list[list[Any]]) -> None:
+        """Each event once, in order, none left out, as it is now; but for what was dropped meanwhile."""
         kept = {event.seq: mark(event) for event in events}
         dropped = [event for event in events if event.kind == "output.dropped"]
-        for follower in self._driver.followers:
-            if follower.run != view.id:
-                continue
-            seen = read_book(self._driver.folder / "followed" / follower.name)
-            for one in seen:
-                covered = any(int(str(gap.detail["first_seq"])) <= one[0] <= gap.seq for gap in dropped)
-                assert covered or kept.get(one[0]) == one, (view.id, follower.name, one, kept.get(one[0]))
-            numbers = [one[0] for one in seen]
-            assert numbers == sorted(set(numbers)), (view.id, follower.name, numbers)
+        for one in seen:
+            covered = any(int(str(gap.detail["first_seq"])) <= one[0] <= gap.seq for gap in dropped)
+            assert covered or kept.get(one[0]) == one, (view.id, one, kept.get(one[0]))
+        numbers = [one[0] for one in seen]
+        assert numbers == sorted(set(numbers)), (view.id, numbers)
+        if view.outcome is not None:
+            gone = {gap.seq for gap in dropped}
+            missed = [
+                event.seq for event in events if event.seq not in gone and event.seq not in set(numbers)
+            ]
+            assert not missed, (view.id, missed, numbers)
 
     def _output(self, view: RunView, events: list[Event], stream: str, book: Book) -> None:
         """Byte for byte what the program wrote, in its order, as far as its worker could see."""
@@ -211,8 +223,9 @@ class Oracle:
         for path in state.rglob("*"):
             mode = path.lstat().st_mode
             assert stat.S_IMODE(mode) == (0o700 if path.is_dir() else 0o600), (path, oct(mode))
-        for path in (state / "runs").glob("*/*"):
+        for path in (state / "runs").glob("*/**/*"):
             assert path.is_dir() or path.suffix == ".log", path
+            assert path.is_file() or any(path.iterdir()), path
             if path.suffix == ".log":
                 assert probe_lock(str(path)) is not LockState.HELD, path
 
