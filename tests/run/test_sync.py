@@ -106,6 +106,13 @@ def test_a_token_of_another_thread(session: Session, marker: Marker) -> None:
     gone(marker)
 
 
+async def test_a_task_of_another_loop_is_told_so(session: Session) -> None:
+    async with refused(ErrorCode.INVALID_REQUEST) as caught:
+        await durable_supervisor.run(Command(argv=["true"]), supervisor=session)
+    assert caught().details["field"] == "supervisor"
+    assert sync.run(Command(argv=["true"]), supervisor=session).success
+
+
 async def test_it_does_not_wait_for_the_loop_it_blocks(state_dir: Path) -> None:
     async with Supervisor.open(state_dir) as sup:
         async with refused(ErrorCode.INVALID_REQUEST) as caught:

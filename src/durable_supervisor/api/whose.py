@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING, Final, cast
 
@@ -27,6 +28,9 @@ async def verbs_of(options: Options) -> Verbs:
     if given is None:
         loop = shared().loop()
         return cast("Verbs", Elsewhere(await send(shared().session(), loop), loop))
+    if isinstance(given, Supervisor | Session) and given._loop is not asyncio.get_running_loop():
+        hint = "open one in this loop, or call durable_supervisor.sync from another thread"
+        raise invalid("supervisor", "lives in another loop", hint)
     if isinstance(given, Supervisor | Session | Elsewhere) or is_async_client(given):
         return cast("Verbs", given)
     raise not_a_supervisor()
