@@ -98,7 +98,7 @@ def test_each_verb_says_what_becomes_of_it() -> None:
     public = {name for name in vars(AsyncClient) if not name.startswith("_")}
     assert public - silent - ASKED <= set(RESEND)
     deeds = {name for name, resend in RESEND.items() if resend is Resend.NEVER}
-    assert deeds == {"stop", "signal", "write_stdin", "resize", "resolve"}
+    assert deeds == {"stop", "signal", "write_stdin", "resize", "resolve", "gc"}
     assert [name for name, resend in RESEND.items() if resend is Resend.PERSIST] == ["start"]
 
 
