@@ -14,6 +14,7 @@ import pytest
 from durable_supervisor.sandbox import kernel
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.sandbox.resources import cgroups, run_cgroups
+from durable_supervisor.supervisor import probing
 from durable_supervisor.supervisor.probing import machine_facts
 from tests.policy.carry_out import NotExecuted, carried_out
 from tests.policy.conftest import Hostile
@@ -170,6 +171,22 @@ def test_a_user_to_whom_a_group_is_delegated_can_make_runs_beside_its_leaf() -> 
         assert found == {"v2": {"parent": unit, "controllers": [], "kill": True}, "v1": {}}
     finally:
         assert run_cgroups.remove_soon(unit)
+
+
+def test_the_group_of_a_probe_that_was_killed_is_removed_by_the_next() -> None:
+    needs_group("cpu_seconds")
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    places = cgroups.places()
+    for maker in (ended.pid, os.getpid()):
+        os.mkdir(Path(places[0], f"{run_cgroups.PREFIX}probe.{maker}"))
+    try:
+        assert probing.probe().cgroups
+        left = run_cgroups.leftovers(places, "probe")
+    finally:
+        run_cgroups.remove_group(str(Path(places[0], f"{run_cgroups.PREFIX}probe.{os.getpid()}")))
+    assert str(ended.pid) not in left
+    assert str(os.getpid()) in left, "its maker lives"
 
 
 def _probe_as(uid: int, group: str) -> object:

@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from .. import mounts
 from ..kernel import write
 from ..report import CGROUP_KILL, CGROUP_V1, CGROUP_V2
-from .run_cgroups import CONTROLLER_OF, PREFIX, remove_group, remove_soon, soon
+from .run_cgroups import CONTROLLER_OF, PREFIX, leftovers, remove_group, remove_soon, soon
 
 ROOT = "/sys/fs/cgroup"  # where systems mount them all
 V1_CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
 V2_CONTROLLERS = ("memory", "pids", "cpu")
 # A group that holds us and no controllers, beside which runs get theirs: see `v2_parent`.
 LEAF = "supervisor"
+_PROBE = "probe"  # in the place of a directory's id, in the names of groups
 
 
 def own_groups(mountinfo: str, membership: str) -> tuple[str | None, dict[str, str]]:
@@ -56,7 +57,10 @@ def find() -> tuple[str | None, dict[str, str]]:
 
 def places() -> list[str]:
     """Beneath which groups runs that are started by this process get theirs."""
-    own, v1 = find()
+    return _parents_of(*find())
+
+
+def _parents_of(own: str | None, v1: dict[str, str]) -> list[str]:
     return [*([] if own is None else [v2_parent(own)]), *v1.values()]
 
 
@@ -92,7 +96,8 @@ def probe() -> dict[str, object]:
     Only for a single-threaded process.
     """
     own, v1 = find()
-    name = f"{PREFIX}probe.{os.getpid()}"
+    _sweep(_parents_of(own, v1))
+    name = f"{PREFIX}{_PROBE}.{os.getpid()}"
     usable = {c: parent for c, parent in sorted(v1.items()) if _works(os.path.join(parent, name)) is not None}
     if own is None:
         return {"v2": None, "v1": usable}
@@ -161,6 +166,14 @@ def _found(found: Mapping[str, object]) -> tuple[str | None, dict[str, str], lis
 def _kills(found: Mapping[str, object]) -> bool:
     v2 = found.get("v2")
     return isinstance(v2, Mapping) and v2.get("kill") is True
+
+
+def _sweep(parents: list[str]) -> None:
+    """Remove what probes left that were killed: the name of a group ends with the pid of its maker."""
+    for pid, groups in leftovers(parents, _PROBE).items():
+        if not os.path.exists(f"/proc/{pid}"):
+            for group in groups:
+                remove_group(group)
 
 
 def _works(group: str) -> bool | None:
