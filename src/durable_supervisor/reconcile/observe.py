@@ -18,8 +18,8 @@ from .facts import JsonDict, LogStatus, Observation, Sighting
 
 # A killed worker's paused child shares the lock until it has closed its descriptors, and
 # leaves when the gate breaks; a supervisor holds the lock while it writes a verdict. All
-# of them are short: what still looks so after this many seconds is believed.
-PATIENCE = 0.25
+# of them are short, but on a crowded machine: what still looks so after this many seconds is believed.
+PATIENCE = 1.0
 _PAUSE = 0.002
 _NOBODY = ProcessIdentity(0, 0, "", "", "", 0.0)
 
