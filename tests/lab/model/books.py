@@ -39,7 +39,7 @@ SCRIPTS: dict[str, str] = {
     "confined": "say one; warn two; finish 14",
 }
 # How much more there is of a kind than of the others.
-WEIGHTS = {"quick": 6, "ticking": 8, "reading": 4, "confined": 0.3, "missing": 1, "scoped": 2}
+WEIGHTS = {"quick": 6, "ticking": 8, "reading": 4, "confined": 0.6, "missing": 1, "scoped": 2}
 READERS = ("reading", "terminal")
 
 

@@ -22,9 +22,9 @@ def settle(driver: Driver) -> None:
     """Everything that was started is over, and known to be."""
     driver.herd.wake_all()
     for child in driver.herd.alive("daemon", "owner", "session"):
-        if child.notes["armed"]:
+        if child.armed:
             driver.dismiss(child)
-    _until(driver, lambda: not any(child.notes["armed"] for child in driver.herd.alive()), "the armed leave")
+    _until(driver, lambda: not any(child.armed for child in driver.herd.alive()), "the armed leave")
     keeper = _keeper(driver)
     _until(driver, lambda: not _waits(driver, "start", "conflict"), "every start is answered")
     _keep(driver, keeper)

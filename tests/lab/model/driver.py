@@ -137,7 +137,7 @@ class Driver:
         """Without waiting; a dead one does not mind."""
         if child.end is None:
             return
-        number = child.notes["count"] = child.notes.get("count", 0) + 1
+        child.asked = number = child.asked + 1
         self.verbs[op] += 1
         self._asked[child.pid, number] = (op, arguments)
         try:

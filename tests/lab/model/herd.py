@@ -13,9 +13,9 @@ import sys
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from durable_supervisor.process import failpoints, libc
 from durable_supervisor.process.identity import Stat, read_stat
@@ -24,7 +24,6 @@ from durable_supervisor.process.tree import descendants
 
 Identity = tuple[int, int]  # pid, start ticks
 HOSTS = ("owner", "session", "daemon")
-CLIENTS = ("client", "observer", "cli", "follower")
 
 
 @dataclass
@@ -39,7 +38,8 @@ class Child:
     status: int | None = None  # as waitpid(2) gave it, once it is reaped
     told_to_leave: bool = False
     answered: bool = False  # it has opened, or was refused
-    notes: dict[str, Any] = field(default_factory=dict)
+    armed: str = ""  # with which failpoint
+    asked: int = 0  # how many questions
 
 
 class Herd:
@@ -67,7 +67,7 @@ class Herd:
         ours.setblocking(False)
         stat = read_stat(pid)
         assert stat is not None, "nobody but us reaps it"
-        child = Child(role, pid, stat.start_ticks, errors, ours, notes={"armed": armed})
+        child = Child(role, pid, stat.start_ticks, errors, ours, armed=armed)
         self.children[pid] = child
         return child
 
@@ -169,7 +169,7 @@ def _become(end: socket.socket, errors: Path, armed: str, work: Callable[[socket
         number = os.dup2(end.fileno(), 3, inheritable=False)
         end.detach()
         os.closerange(4, 4096)
-        if armed:
+        if armed:  # as the variable would have armed it at the start of an interpreter
             os.environ[failpoints.VARIABLE] = armed
             points, _, failpoints._witness = armed.partition(">")
             failpoints._armed.update(failpoints._parse(points))
