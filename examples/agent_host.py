@@ -93,7 +93,7 @@ async def enough(host: Session) -> None:
 
 async def conversation(host: Session) -> None:
     title("spawn: an agent that is talked to")
-    async with await spawn(python(AGENT), limits=Limits(idle_timeout=30), supervisor=host) as agent:
+    async with spawn(python(AGENT), limits=Limits(idle_timeout=30), supervisor=host) as agent:
         for words in ("hello", "what is new?"):
             await agent.write_stdin(words.encode() + b"\n")
         await agent.close_stdin()

@@ -16,6 +16,7 @@ from durable_supervisor import (
     Process,
     RunState,
     Supervisor,
+    SupervisorError,
     Terminal,
     spawn,
 )
@@ -44,7 +45,7 @@ async def printed(process: Process, text: bytes) -> None:
 
 
 async def test_a_conversation(answers: Any) -> None:
-    async with await spawn(Command(argv=["cat"]), capture=True, supervisor=answers) as process:
+    async with spawn(Command(argv=["cat"]), capture=True, supervisor=answers) as process:
         await process.write_stdin(b"one\n")
         await printed(process, b"one\n")
         await process.write_stdin(b"two\n")
@@ -62,7 +63,7 @@ async def test_terminating_it(answers: Any, marker: Marker) -> None:
     command = Command(
         argv=["sh", "-c", f"trap '' TERM; sleep {marker} & echo up; while :; do sleep 0.05; done"]
     )
-    async with await spawn(command, supervisor=answers) as process:
+    async with spawn(command, supervisor=answers) as process:
         await printed(process, b"up")
         receipt = await process.terminate(grace=0.1)
         assert receipt.confirmed
@@ -98,7 +99,7 @@ async def test_closing_one_that_has_ended_changes_nothing(sup: Supervisor) -> No
 
 
 async def test_a_wait_that_is_given_up_ends_nothing(sup: Supervisor) -> None:
-    async with await spawn(Command(argv=["cat"]), supervisor=sup) as process:
+    async with spawn(Command(argv=["cat"]), supervisor=sup) as process:
         async with refused(ErrorCode.WAIT_TIMEOUT):
             await process.wait(timeout=0.05)
         waiting = asyncio.create_task(process.wait())
@@ -112,7 +113,7 @@ async def test_a_wait_that_is_given_up_ends_nothing(sup: Supervisor) -> None:
 
 
 async def test_several_readers(sup: Supervisor) -> None:
-    async with await spawn(Command(argv=["cat"]), supervisor=sup) as process:
+    async with spawn(Command(argv=["cat"]), supervisor=sup) as process:
         readers = [asyncio.create_task(printed(process, b"for all")) for _ in range(3)]
         await process.write_stdin(b"for all\n")
         await asyncio.gather(*readers)
@@ -125,37 +126,60 @@ async def test_with_a_terminal(answers: Any) -> None:
         argv=["sh", "-c", "trap 'stty size; exit 6' WINCH; stty size; while :; do sleep 0.05; done"]
     )
     terminal = Terminal(columns=100, rows=30)
-    async with await spawn(command, pty=terminal, supervisor=answers) as process:
+    async with spawn(command, pty=terminal, supervisor=answers) as process:
         await printed(process, b"30 100")
         await process.resize(120, 40)
         await printed(process, b"40 120")
         assert (await process.wait()).exit_code == 6
-    async with await spawn(Command(argv=["tty"]), pty=True, capture=True, supervisor=answers) as process:
+    async with spawn(Command(argv=["tty"]), pty=True, capture=True, supervisor=answers) as process:
         assert b"/dev/pts/" in (await process.wait()).stdout
 
 
 async def test_a_stdin_of_its_own(sup: Supervisor) -> None:
-    async with await spawn(Command(argv=["cat"], stdin=b"given"), capture=True, supervisor=sup) as process:
+    async with spawn(Command(argv=["cat"], stdin=b"given"), capture=True, supervisor=sup) as process:
         assert (await process.wait()).stdout == b"given"
 
 
 async def test_a_token(sup: Supervisor, marker: Marker) -> None:
     token = CancellationToken()
-    async with await spawn(Command(argv=["sleep", str(marker)]), token=token, supervisor=sup) as process:
+    async with spawn(Command(argv=["sleep", str(marker)]), token=token, supervisor=sup) as process:
         await eventually_async(lambda: marker.alive(), timeout=PATIENCE)
         token.cancel()
         assert (await process.wait(PATIENCE)).reason is OutcomeKind.CANCELLED
         gone(marker)
-    async with await spawn(Command(argv=["true"]), token=token, supervisor=sup) as process:
+    async with spawn(Command(argv=["true"]), token=token, supervisor=sup) as process:
         assert (await process.wait()).outcome is None
         for control in (process.write_stdin(b"x"), process.terminate(), process.resize(80, 24)):
             async with refused(ErrorCode.NOT_RUNNING):
                 await control
 
 
+async def test_it_is_awaited_or_entered(sup: Supervisor, marker: Marker) -> None:
+    process = await spawn(Command(argv=["sleep", str(marker)]), supervisor=sup)
+    async with process as same:
+        assert same is process
+    gone(marker)
+    starting = [spawn(Command(argv=["true"]), supervisor=sup) for _ in range(2)]
+    assert len({one.run_id for one in await asyncio.gather(*starting)}) == 2
+    async with refused(ErrorCode.INVALID_REQUEST):
+        _ = spawn(Command(argv=["no-such-program"]), supervisor=sup)  # said at once, as by stream()
+
+
+async def test_an_error_of_the_service_ends_no_detached_run(sup: Supervisor, marker: Marker) -> None:
+    """It may just be away: who left the context so left the program alone."""
+    away = SupervisorError(ErrorCode.SERVICE_UNAVAILABLE, "away", hint="wait")
+    command = Command(argv=["sleep", str(marker)])
+    leaving = spawn(command, lifetime="detached", supervisor=sup)
+    async with refused(ErrorCode.SERVICE_UNAVAILABLE), leaving as process:
+        raise away
+    assert (await sup.inspect(str(process.run_id))).state is RunState.RUNNING
+    await process.close()
+    gone(marker)
+
+
 async def test_a_cancelled_spawn_leaves_nothing(sup: Supervisor, marker: Marker) -> None:
     for moment in range(12):
-        task = asyncio.create_task(spawn(Command(argv=["sleep", str(marker)]), supervisor=sup))
+        task = asyncio.ensure_future(spawn(Command(argv=["sleep", str(marker)]), supervisor=sup))
         for _ in range(moment):
             await asyncio.sleep(0)
         task.cancel()
@@ -167,6 +191,6 @@ async def test_a_cancelled_spawn_leaves_nothing(sup: Supervisor, marker: Marker)
 
 async def test_a_detached_one_outlives_nothing_but_its_host(sup: Supervisor, marker: Marker) -> None:
     command = Command(argv=["sleep", str(marker)])
-    async with await spawn(command, lifetime="detached", supervisor=sup) as process:
+    async with spawn(command, lifetime="detached", supervisor=sup) as process:
         assert (await sup.inspect(str(process.run_id))).lifetime == "detached"
     gone(marker)  # what is left, is ended: its lifetime is about a host that dies

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from ..model.answers import ControlReceipt, StopReceipt
 from ..model.arguments import BytesLike
@@ -13,6 +13,7 @@ from ..model.command import STDIN_OPEN, Command, Limits, Terminal
 from ..model.errors import invalid
 from ..model.events import Event
 from ..model.result import RunResult
+from ..supervisor.pending import Opening
 from .asked import Asked, Options, ask
 from .ending import events_of
 from .held import Held
@@ -20,10 +21,12 @@ from .verbs import Verbs
 from .whose import verbs_of
 
 
-async def spawn(
+def spawn(
     command: Command, *, pty: bool | Terminal = False, capture: bool = False, **options: Unpack[Options]
-) -> Process:
-    """Start ``command``, and answer with a handle on it: ``async with await spawn(command) as process``.
+) -> Spawning:
+    """Start ``command``, and answer with a handle on it: ``async with spawn(command) as process``.
+
+    Or ``process = await spawn(command)``, and `Process.close` in the end.
 
     Its stdin is open, unless the command has one.  ``pty``: with a terminal, as `Command` has it.
     ``capture``: `Process.wait` answers with all the output that is kept.  Without limits there is no
@@ -32,7 +35,11 @@ async def spawn(
     Raises what `run` does before anything was executed.
     """
     asked = asked_of_spawn(command, pty, options)
-    return await begin(await verbs_of(options), asked, capture=capture)
+
+    async def started() -> Process:
+        return await begin(await verbs_of(options), asked, capture=capture)
+
+    return Spawning(started)
 
 
 def asked_of_spawn(command: Command, pty: bool | Terminal, options: Options) -> Asked:
@@ -121,3 +128,12 @@ class Process:
     async def close(self) -> None:
         """End the program, if it has not ended, and return when nothing of it is left.  Idempotent."""
         await self.__aexit__(None, None, None)
+
+
+class Spawning(Opening[Process]):
+    """A program about to be started: enter it, or await it."""
+
+    async def __aexit__(self, *exc: Any) -> None:
+        """As `Process` does: what ends the context bears on what becomes of a detached run."""
+        if self._opened is not None:
+            await self._opened.__aexit__(*exc)
