@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ShutdownReport,
         StopReceipt,
     )
+    from .model.axis import AxisReport
     from .model.backup import BackupReport
     from .model.capabilities import Capabilities, Capability
     from .model.collecting import GcReport
@@ -55,6 +56,7 @@ _MODULES = {
     "Access": "model.policy",
     "AsyncClient": "client.aio",
     "Attachment": "supervisor.attach",
+    "AxisReport": "model.axis",
     "BackupReport": "model.backup",
     "CancellationToken": "api.cancel",
     "Capabilities": "model.capabilities",
@@ -107,13 +109,13 @@ _MODULES = {
 }
 
 __all__ = [
-    "Access", "AsyncClient", "Attachment", "BackupReport", "CancellationToken", "Capabilities", "Capability",
-    "Client", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry", "Finding",
-    "GcReport", "Grant", "Kind", "Lifetime", "Limits", "ListPage", "Observer", "OnLimit", "Outcome",
-    "OutcomeKind", "Page", "Phase", "Policy", "Process", "ReconcileReport", "Run", "RunFailedError",
-    "RunResult", "RunState", "RunView", "ServiceInfo", "Session", "ShutdownReport", "StopReceipt", "Stream",
-    "Supervisor", "SupervisorError", "Terminal", "VerifyReport", "__version__", "backup", "capabilities",
-    "connect", "run", "spawn", "stream", "verify",
+    "Access", "AsyncClient", "Attachment", "AxisReport", "BackupReport", "CancellationToken", "Capabilities",
+    "Capability", "Client", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry",
+    "Finding", "GcReport", "Grant", "Kind", "Lifetime", "Limits", "ListPage", "Observer", "OnLimit",
+    "Outcome", "OutcomeKind", "Page", "Phase", "Policy", "Process", "ReconcileReport", "Run",
+    "RunFailedError", "RunResult", "RunState", "RunView", "ServiceInfo", "Session", "ShutdownReport",
+    "StopReceipt", "Stream", "Supervisor", "SupervisorError", "Terminal", "VerifyReport", "__version__",
+    "backup", "capabilities", "connect", "run", "spawn", "stream", "verify",
 ]  # fmt: skip
 
 

@@ -9,8 +9,10 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from durable_supervisor import (
+    AxisReport,
     Command,
     ErrorCode,
+    Limits,
     OutcomeKind,
     RunFailedError,
     RunResult,
@@ -18,6 +20,7 @@ from durable_supervisor import (
     SupervisorError,
     run,
 )
+from durable_supervisor.model.enforcement import axis_report
 from durable_supervisor.model.result import never_started
 
 
@@ -77,3 +80,26 @@ def test_a_receipt_that_was_made_up_from_evidence() -> None:
     }
     result = RunResult.from_receipt(receipt, run_id="r")
     assert (result.run_id, result.exit_code, result.output_incomplete) == ("r", 3, True)
+
+
+def test_what_was_not_enforced_in_full() -> None:
+    weak: AxisReport = {
+        "requested": 9,
+        "applied": "partial",
+        "mechanism": "rlimit",
+        "reason": "each by itself",
+    }
+    held: AxisReport = {"requested": True, "applied": "full", "mechanism": "subreaper", "reason": None}
+    idle: AxisReport = {"requested": None, "applied": "none", "mechanism": None, "reason": None}
+    report = {"tree": held, "memory": weak, "files": idle}
+    result = RunResult(run_id="r", reason=OutcomeKind.EXITED, exit_code=0, enforcement=report)
+    assert result.unenforced == {"memory": weak}
+    assert never_started().unenforced == {}
+    assert set(axis_report(None)) == AxisReport.__required_keys__
+
+
+async def test_the_worker_s_reports_are_of_that_form(sup: Supervisor) -> None:
+    command = Command(argv=["true"])
+    result = await run(command, limits=Limits(timeout=60, max_open_files=50), supervisor=sup)
+    assert {frozenset(report) for report in result.enforcement.values()} == {AxisReport.__required_keys__}
+    assert set(result.unenforced) <= {"open_files"}  # of root, which may raise it again

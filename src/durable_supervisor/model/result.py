@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from .axis import AxisReport
+from .enforcement import FULL
 from .errors import ErrorCode, Phase, SupervisorError
 from .outcome import Outcome, OutcomeKind
 
 TAIL_BYTES = 2048  # of stderr, in an error
 _STREAMS = ("stdout", "stderr")
-
-Axes = Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class RunResult:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     duration: float = 0.0
-    enforcement: Axes = field(default_factory=dict, repr=False, hash=False)
+    enforcement: Mapping[str, AxisReport] = field(default_factory=dict, repr=False, hash=False)
     survivors: tuple[Mapping[str, object], ...] = field(default=(), hash=False)
     stop: Mapping[str, object] | None = field(default=None, hash=False)
 
@@ -70,6 +70,15 @@ class RunResult:
     def truncated(self) -> bool:
         """Is something of its output not kept?"""
         return bool(self.stdout_dropped or self.stderr_dropped)
+
+    @property
+    def unenforced(self) -> dict[str, AxisReport]:
+        """The axes of which something was asked for that was not applied in full; ``reason`` says why."""
+        return {
+            axis: report
+            for axis, report in self.enforcement.items()
+            if report["requested"] is not None and report["applied"] != FULL
+        }
 
     def stdout_text(self, encoding: str = "utf-8", errors: str = "replace") -> str:
         return self.stdout.decode(encoding, errors)
