@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import os
 
@@ -10,8 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from durable_supervisor import SupervisorError
 from durable_supervisor.model.events import Kind
+from tests.contract.hosts import log_of
 from tests.contract.runs import Marker, Runs, appear, check_gapless, gone
+from tests.support import eventually_async
 
 EVERY_BYTE = bytes(range(256)) * 10
 TERMINAL = b"\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b]52;c;aGk=\x1b\\ \r\n\x08\x9b5n"
@@ -76,6 +80,15 @@ async def test_unread_output_never_blocks_the_program(runs: Runs) -> None:
     assert await runs.output(run) == b"alive\n"
     assert await runs.output(run, "stderr") == b"e" * 300_000
     assert receipt["output"]["stderr"] == {"bytes": 300_000, "dropped": 0, "complete": True}
+
+
+@pytest.mark.parametrize("argv", [["echo", "x"], ["/nonexistent/program"]], ids=["finished", "not started"])
+async def test_the_space_that_was_reserved_for_a_run_is_given_back(runs: Runs, argv: list[str]) -> None:
+    run = await runs.start(argv)
+    with contextlib.suppress(SupervisorError):
+        await runs.wait(run)
+    log = log_of(runs.state_dir, run.id)
+    await eventually_async(lambda: log.stat().st_blocks * 512 <= 8192)
 
 
 async def test_a_line_of_five_megabytes(runs: Runs) -> None:

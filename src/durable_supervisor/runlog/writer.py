@@ -291,9 +291,13 @@ class LogWriter(SegmentedLog):
         self._segment = new
         self._synced = new.end
 
+    def trim(self) -> None:
+        """Give back the space reserved behind the last record.  For when nothing more is to come."""
+        self._segment.trim()
+
     def close(self) -> None:
         """Give back reserved space and close the files; the lock goes with them.  Flushes nothing."""
-        self._segment.trim()
+        self.trim()
         self._unsynced.close()
         if self._segment.fd != self._lock_fd:
             os.close(self._segment.fd)

@@ -108,10 +108,12 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> 
         _record_dispatch(spec, log, cause)
         if not _start(spec, tending, log, header.directory_id):
             desk.socket.remove()
+            log.trim()
             return _FAILED
         if waiting is not None:
             waiting.serve_held()
         tending.until_finished()
+        log.trim()
         return _STARTED
     except Exception as error:
         _record_crash(log, spec, error)

@@ -1,0 +1,165 @@
+"""Many at once, many in a row, one at full output with a follower that stands still: bounded, and printed.
+
+The bounds are on what grows: memory and descriptors of the owner, disk, and no run lost.  Times depend on the
+machine and what else it does, and are only printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from durable_supervisor import Command, Limits, RunState, Supervisor
+from durable_supervisor.model.answers import Run
+from durable_supervisor.process.tree import children_of
+from tests.lab.forms import FULL
+from tests.support import eventually_async
+
+MIB = 1024 * 1024
+AT_ONCE = 500 if FULL else 25
+IN_A_ROW = 5000 if FULL else 60
+SECONDS = 60 if FULL else 1
+PATIENCE = 600 if FULL else 60
+SIDE_BY_SIDE = 8
+
+pytestmark = pytest.mark.timeout(1800 if FULL else 120)
+
+
+def resident(pid: int | str = "self") -> int:
+    """Bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def proportional(pid: int) -> int:
+    """Bytes of memory that are its own, and its share of what it shares."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no Pss")
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def on_disk(path: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+            except FileNotFoundError:
+                continue
+    return total
+
+
+@contextmanager
+def figures(state_dir: Path, what: str) -> Iterator[dict[str, float]]:
+    """What grew meanwhile, printed at the end; the body may add its own."""
+    before = (resident(), descriptors(), on_disk(state_dir), time.monotonic())
+    grown: dict[str, float] = {}
+    yield grown
+    grown["memory_mib"] = (resident() - before[0]) / MIB
+    grown["descriptors"] = descriptors() - before[1]
+    grown["disk_mib"] = (on_disk(state_dir) - before[2]) / MIB
+    grown["seconds"] = time.monotonic() - before[3]
+    print(f"\n{what}: " + ", ".join(f"{name} {value:.1f}" for name, value in grown.items()))
+
+
+def spread(times: list[float]) -> dict[str, float]:
+    """Milliseconds."""
+    ordered = sorted(times)
+    return {
+        "start_ms_median": ordered[len(ordered) // 2] * 1000,
+        "start_ms_99th": ordered[len(ordered) * 99 // 100] * 1000,
+        "start_ms_worst": ordered[-1] * 1000,
+    }
+
+
+async def test_many_live_at_once(state_dir: Path) -> None:
+    """Each with a worker of its own, all reached, all stopped; nothing is left of them."""
+    async with Supervisor.open(state_dir) as sup:
+        warm = await sup.start(Command(argv=["true"]))
+        await sup.wait(warm.id, timeout=PATIENCE)
+        with figures(state_dir, f"{AT_ONCE} live at once") as grown:
+            times: list[float] = []
+            runs: list[Run] = []
+            for number in range(AT_ONCE):
+                began = time.monotonic()
+                command = Command(argv=["sh", "-c", "read line; exit 5"], stdin="open")
+                runs.append(await sup.start(command, request_id=f"live-{number}"))
+                times.append(time.monotonic() - began)
+            grown |= spread(times)
+            workers = [int(str(dict((await sup.inspect(run.id)).worker or {})["pid"])) for run in runs[:20]]
+            grown["worker_pss_mib"] = sum(map(proportional, workers)) / len(workers) / MIB
+            grown["descriptors_live"] = descriptors()
+            began = time.monotonic()
+            assert len((await sup.list(limit=1000)).runs) == AT_ONCE + 1
+            grown["list_ms"] = (time.monotonic() - began) * 1000
+            for run in runs:
+                await sup.write_stdin(run.id, b"\n")
+            for run in runs:
+                seen = await sup.wait(run.id, timeout=PATIENCE)
+                assert seen.outcome is not None
+                assert seen.outcome.code == 5
+            await sup.reconcile()
+        assert grown["descriptors"] <= 8
+        assert grown["memory_mib"] < 64
+        assert grown["worker_pss_mib"] < 12
+        await eventually_async(lambda: len(children_of(os.getpid())) <= 1, PATIENCE, "workers are left")
+
+
+async def test_many_short_ones_in_a_row(state_dir: Path) -> None:
+    async with Supervisor.open(state_dir) as sup:
+        times: list[float] = []
+
+        async def lane(first: int) -> None:
+            for number in range(first, IN_A_ROW, SIDE_BY_SIDE):
+                began = time.monotonic()
+                run = await sup.start(Command(argv=["true"]), request_id=f"short-{number}")
+                times.append(time.monotonic() - began)
+                assert (await sup.wait(run.id, timeout=PATIENCE)).state is RunState.FINISHED
+
+        with figures(state_dir, f"{IN_A_ROW} short ones in a row") as grown:
+            await asyncio.gather(*(lane(first) for first in range(SIDE_BY_SIDE)))
+            grown |= spread(times)
+            await sup.reconcile()
+            grown["log_kib_each"] = on_disk(state_dir / "runs") / 1024 / IN_A_ROW
+        assert grown["descriptors"] <= 8
+        assert grown["memory_mib"] < 64
+        assert grown["log_kib_each"] < 16
+        wal = state_dir / "journal.db-wal"
+        assert wal.stat().st_size < 32 * MIB
+
+
+async def test_one_at_full_output_with_a_follower_that_stands_still(state_dir: Path) -> None:
+    """The program goes at its own speed; its log keeps to its cap, the owner to its size."""
+    cap = 16 * MIB
+    async with Supervisor.open(state_dir) as sup:
+        command = Command(argv=["sh", "-c", "yes 'a line of some length, over and over again'"])
+        with figures(state_dir, f"full output for {SECONDS} s") as grown:
+            run = await sup.start(command, limits=Limits(timeout=SECONDS, grace=1, max_stdout_bytes=cap))
+            follower = sup.follow(run.id)
+            first = await anext(follower)
+            assert first.seq == 1
+            most = 0
+            while (await sup.inspect(run.id)).state is not RunState.FINISHED:
+                most = max(most, on_disk(state_dir / "runs"))
+                await asyncio.sleep(0.2)
+            seen = await sup.wait(run.id, timeout=PATIENCE)
+            grown["most_on_disk_mib"] = most / MIB
+            rest = [event async for event in follower]
+        assert seen.outcome is not None
+        assert seen.outcome.kind.value == "timed_out"
+        receipt = dict(seen.receipt or {})
+        output = dict(receipt["output"])["stdout"]  # type: ignore[call-overload]
+        print(f"written {output['bytes'] / MIB:.0f} MiB, {output['bytes'] / MIB / SECONDS:.0f} MiB/s")
+        assert rest[-1].seq == seen.head
+        assert most < 2 * cap
+        assert grown["memory_mib"] < 8 * cap / MIB
