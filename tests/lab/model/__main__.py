@@ -42,6 +42,7 @@ def main() -> None:
     kills: Counter[str] = Counter()
     verbs: Counter[str] = Counter()
     told: Counter[str] = Counter()
+    points: Counter[str] = Counter()
     began, seed = time.monotonic(), chosen.seed
     while (left := chosen.kills - sum(count for what, count in kills.items() if what != "program")) > 0:
         folder = Path(tempfile.mkdtemp(prefix="model-check-"))
@@ -54,11 +55,22 @@ def main() -> None:
         kills.update(driver.kills)
         verbs.update(driver.verbs)
         told.update(driver.told)
+        points.update(driver.herd.deaths_at_points())
         print(f"seed {seed}: {dict(driver.kills)}, {time.monotonic() - began:.0f} s", flush=True)
         if not chosen.keep:
             shutil.rmtree(folder)
         seed += 1
-    print(json.dumps({"experiments": seed - chosen.seed, "kills": kills, "verbs": verbs, "told": told}))
+    print(
+        json.dumps(
+            {
+                "experiments": seed - chosen.seed,
+                "kills": kills,
+                "verbs": verbs,
+                "told": told,
+                "points": points,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from tests.lab.model.actions import answering, go_on
 from tests.lab.model.driver import Driver
 from tests.lab.model.herd import Child
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 # A host at rest: the interpreter's and the loop's own, the journal with its -wal and -shm for writing and for
 # reading, the locks, the socket that it serves, one connection each for a few neighbours.
 MOST_DESCRIPTORS = 40
@@ -25,9 +25,8 @@ def settle(driver: Driver) -> None:
         if child.armed:
             driver.dismiss(child)
     _until(driver, lambda: not any(child.armed for child in driver.herd.alive()), "the armed leave")
-    keeper = _keeper(driver)
     _until(driver, lambda: not _waits(driver, "start", "conflict"), "every start is answered")
-    _keep(driver, keeper)
+    _keep(driver)
     _until(driver, lambda: _followed(driver), "every follower has come to the end")
     _until(driver, lambda: not driver.waiting_for, "every question is answered")
 
@@ -57,7 +56,7 @@ def leave(driver: Driver) -> None:
     Once more for the sake of starts whose askers were killed: their owners may have carried them out late.
     """
     _dismiss_all(driver)
-    _keep(driver, _keeper(driver))
+    _keep(driver)
     _dismiss_all(driver)
     _until(driver, lambda: not descendants(os.getpid()), "nothing of them is left")
     driver.herd.reap()
@@ -78,15 +77,24 @@ def _dismiss_all(driver: Driver) -> None:
 
 
 def _keeper(driver: Driver) -> Child:
-    """Somebody without a failpoint, who shares the directory or owns it."""
+    """Whoever can settle things: an owner that serves nobody else, or a session."""
+    for child in (*answering(driver, ("owner",)), *answering(driver, ("session",))):
+        return child
     keeper = driver.hire("session")
     _until(driver, lambda: keeper.answered, "somebody owns the directory again")
     return keeper
 
 
-def _keep(driver: Driver, keeper: Child) -> None:
-    driver.ask(keeper, "settle")
-    _until(driver, lambda: not _waits(driver, "settle"), "all runs are settled")
+def _keep(driver: Driver) -> None:
+    """All runs are over; asked anew as long as nobody could see to it."""
+    before = driver.settlings
+
+    def settled() -> bool:
+        if driver.settlings == before and not _waits(driver, "settle"):
+            driver.ask(_keeper(driver), "settle")
+        return driver.settlings > before
+
+    _until(driver, settled, "all runs are settled")
 
 
 def _waits(driver: Driver, *ops: str) -> bool:

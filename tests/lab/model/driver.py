@@ -81,6 +81,7 @@ class Driver:
         self.told: Counter[str] = Counter()
         self.verbs: Counter[str] = Counter()
         self.figures: list[dict[str, Any]] = []
+        self.settlings = 0  # how often somebody has settled all
         self.calmed: set[str] = set()  # runs that were ended when all was over
         self.steps = 0
         self.full_until = 0  # until which step nothing new is started: all slots are taken
@@ -214,6 +215,7 @@ class Driver:
                     follower.done = True
         elif op == "settle":
             self.calmed.update(answer)
+            self.settlings += 1
         elif op == "figures":
             self.figures.append({"role": "", **answer})
         views = answer if op == "list" else [answer] if op in ("inspect", "wait", "resolve") else []
