@@ -54,15 +54,17 @@ async def test_a_token_ends_it_with_a_result(caller: Caller, marker: Marker) -> 
     result = await ended(task)
     assert (result.reason, result.signal) == (OutcomeKind.CANCELLED, signal.SIGTERM)
     assert result.stop is not None
+    assert result.cancel_reason == result.to_dict()["cancel_reason"] == "enough"
     gone(marker)
 
 
 async def test_a_token_that_was_cancelled_before_starts_nothing(caller: Caller) -> None:
     token = CancellationToken()
-    token.cancel()
+    token.cancel("too late")
     request_id = caller.face.id("never")
     result = await caller.run(["true"], token=token, request_id=request_id)
     assert (result.run_id, result.reason, result.outcome) == (None, OutcomeKind.CANCELLED, None)
+    assert result.cancel_reason == "too late"
     assert request_id not in [one.request_id for one in (await caller.face.sup.list(limit=1000)).runs]
 
 

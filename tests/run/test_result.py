@@ -10,6 +10,7 @@ import pytest
 
 from durable_supervisor import (
     AxisReport,
+    CancellationToken,
     Command,
     ErrorCode,
     Limits,
@@ -19,6 +20,7 @@ from durable_supervisor import (
     Supervisor,
     SupervisorError,
     run,
+    stream,
 )
 from durable_supervisor.model.enforcement import axis_report
 from durable_supervisor.model.result import never_started
@@ -52,11 +54,20 @@ async def test_check_raises_with_the_result_attached(sup: Supervisor) -> None:
 
 
 def test_one_that_was_never_started() -> None:
-    result = never_started()
+    result = never_started(cancel_reason="user pressed stop")
     assert (result.reason, result.outcome, result.success) == (OutcomeKind.CANCELLED, None, False)
     assert RunResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
     with pytest.raises(RunFailedError, match="before it was executed"):
         result.check()
+
+
+async def test_a_token_that_came_too_late_is_no_reason(sup: Supervisor) -> None:
+    token = CancellationToken()
+    async with stream(Command(argv=["true"]), token=token, supervisor=sup) as events:
+        await sup.wait(str(events.run_id))
+        token.cancel("over anyway")
+        result = await events.wait()
+    assert (result.reason, result.cancel_reason) == (OutcomeKind.EXITED, None)
 
 
 async def test_the_event_has_it_too(sup: Supervisor) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from ..model.answers import Run, StopReceipt
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError, run_collected
+from ..model.outcome import OutcomeKind
 from ..model.result import RunResult, never_started
 from ..model.states import RunState
 from ..model.view import RunView
@@ -107,7 +109,7 @@ class Held:
         """
         check_timeout("timeout", timeout)
         if self.run_id is None:
-            return never_started()
+            return never_started(None, self._called_off())
         resulting = self._find_out(self.run_id)
         await asyncio.wait([resulting], timeout=timeout)
         if not resulting.done():
@@ -187,11 +189,13 @@ class Held:
             raise self._fault
         if seen.state is RunState.NOT_STARTED:
             if seen.reason == STOPPED:
-                return never_started(seen.id)
+                return never_started(seen.id, self._called_off())
             raise await why_not_started(self.verbs, seen, self.asked.command)
         if seen.collected_ns is not None:  # a late repeat: what it printed is gone
             raise run_collected(seen.id, seen.state.value, seen.outcome.to_dict() if seen.outcome else None)
         result = RunResult.from_receipt(seen.receipt or {}, run_id=seen.id)
+        if result.reason is OutcomeKind.CANCELLED:
+            result = replace(result, cancel_reason=self._called_off())
         return await with_output(self.verbs, result) if self._capture else result
 
     async def _end(self, run_id: str) -> RunView:
@@ -270,6 +274,10 @@ class Held:
             await asyncio.wait([self._find_out(run_id)])
 
     # What may end it.
+
+    def _called_off(self) -> str | None:
+        """What its token was cancelled with, if that was."""
+        return None if self.asked.token is None else self.asked.token.reason
 
     def _hasten(self) -> None:
         """Another cancellation: whatever stop there is, or will be, has no grace.

@@ -30,7 +30,8 @@ class RunResult:
     came to its end, because something held it open, or nobody saw how it ended.  ``duration`` is
     monotonic seconds from the release to the end of the whole tree.  ``enforcement``: for each axis
     ``requested``, ``applied``, ``mechanism``, ``reason``.  ``survivors`` are identities of what could
-    not be ended.  ``stop``: why and how it was stopped, None when nobody did.
+    not be ended.  ``stop``: why and how it was stopped, None when nobody did.  ``cancel_reason`` is what the
+    call's token was cancelled with; it is nowhere stored.
     """
 
     run_id: str | None
@@ -53,6 +54,7 @@ class RunResult:
     enforcement: Mapping[str, AxisReport] = field(default_factory=dict, repr=False, hash=False)
     survivors: tuple[Mapping[str, object], ...] = field(default=(), hash=False)
     stop: Mapping[str, object] | None = field(default=None, hash=False)
+    cancel_reason: str | None = None
 
     @property
     def success(self) -> bool:
@@ -111,6 +113,7 @@ class RunResult:
             "enforcement": {axis: dict(report) for axis, report in self.enforcement.items()},
             "survivors": [dict(one) for one in self.survivors],
             "stop": None if self.stop is None else dict(self.stop),
+            "cancel_reason": self.cancel_reason,
         }
 
     @classmethod
@@ -138,6 +141,7 @@ class RunResult:
             enforcement=form["enforcement"],
             survivors=tuple(form["survivors"]),
             stop=form["stop"],
+            cancel_reason=form.get("cancel_reason"),
         )
 
     @classmethod
@@ -181,9 +185,9 @@ class RunResult:
         )
 
 
-def never_started(run_id: str | None = None) -> RunResult:
+def never_started(run_id: str | None = None, cancel_reason: str | None = None) -> RunResult:
     """Of a call that was cancelled before anything was executed."""
-    return RunResult(run_id=run_id, reason=OutcomeKind.CANCELLED)
+    return RunResult(run_id=run_id, reason=OutcomeKind.CANCELLED, cancel_reason=cancel_reason)
 
 
 class RunFailedError(SupervisorError):
