@@ -44,7 +44,7 @@ async def test_beside_twenty_runs_that_write(state_dir: Path, marker: Marker, tm
         report = await backup(dest, state_dir=state_dir, tell=lambda *word: told.append(word))
         assert (report.runs, report.not_retried, set(report.unsettled)) == (22, 1, set(live.values()))
         assert told[0] == ("copying", 0, 22)
-        assert {step for step, _, _ in told} == {"copying", "syncing"}
+        assert {step for step, _, _ in told} == {"copying", "syncing", "reading it back"}
         late = await busy.send(sup, "live-late")
         busy.wait_for(22)
         async with Supervisor.open(dest) as copy:

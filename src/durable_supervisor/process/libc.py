@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -43,3 +44,17 @@ def arm_timer(fd: int, seconds: float) -> None:
     spec = _ITIMERSPEC.pack(0, 0, whole, max(part, 0 if whole else 1))
     if _libc.timerfd_settime(fd, 0, spec, None) != 0:
         raise OSError(ctypes.get_errno(), "timerfd_settime")
+
+
+def sync_file_system(fd: int) -> bool:
+    """All that was written to the file system of ``fd`` is on the disk then (syncfs(2)).
+
+    False where there is no such call: sync files one by one.  Raises OSError.
+    """
+    syncfs = getattr(_libc, "syncfs", None)
+    if syncfs is None:
+        return False
+    if syncfs(fd) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return True

@@ -43,7 +43,7 @@ _PAGE = 64
 _OF_NO_FILE = str(Mark(0, 1, ""))  # what the journal has of `collected.log` is written again
 
 Tell = Callable[[str, int, int], object]
-"""Hears what is being done (``copying``, ``syncing``), how much of it is done, and of how much."""
+"""Hears what is being done (``copying``, ``syncing``, ``reading it back``), how much of it, of how much."""
 
 
 async def backup(
@@ -184,17 +184,19 @@ class _Backup:
             await compare_with_tombstones(self._copy, journal, self._directory_id)
 
     async def _sync(self) -> dict[str, manifest.Digest]:
+        self._tell("syncing", 0, 1)
+        await self._errand.run(partial(manifest.sync_all, self._copy.path))
         names = list(manifest.files_below(self._copy.path))
         files: dict[str, manifest.Digest] = {}
         for first in range(0, len(names), _PAGE):
-            self._tell("syncing", first, len(names))
+            self._tell("reading it back", first, len(names))
             page = names[first : first + _PAGE]
             files |= await self._errand.run(partial(self._digests, page))
         return files
 
     def _digests(self, names: list[str]) -> dict[str, manifest.Digest]:
         paths = ((name, os.path.join(self._copy.path, name)) for name in names)
-        return {name: manifest.digest_of(path, self._errand.check, sync=True) for name, path in paths}
+        return {name: manifest.digest_of(path, self._errand.check) for name, path in paths}
 
 
 def _checked(dest: str | os.PathLike[str], source: StateDir) -> str:

@@ -14,6 +14,7 @@ from ..journal.copying import CopyMark
 from ..model.backup import MANIFEST, BackupReport
 from ..model.events import iso_time
 from ..model.schema import schema_name
+from ..process import libc
 from ..runlog.files import create_file, fsync_dir, open_regular, write_all
 
 FORMAT = 1
@@ -37,13 +38,30 @@ def files_below(path: str) -> Iterator[str]:
             yield os.path.relpath(os.path.join(folder, name), path)
 
 
-def digest_of(path: str, check: Callable[[], None], *, sync: bool = False) -> Digest:
-    """Reads the file; ``sync``: what was written to it is on the disk then.  Raises OSError."""
+def sync_all(path: str) -> None:
+    """Everything in a directory is on the disk then.  Raises OSError.
+
+    One call for thousands of files, where there is such a call; a sync of each takes minutes.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if libc.sync_file_system(fd):
+            return
+    finally:
+        os.close(fd)
+    for name in files_below(path):
+        fd, _ = open_regular(os.path.join(path, name))
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def digest_of(path: str, check: Callable[[], None]) -> Digest:
+    """Reads the file.  Raises OSError, `NotRegularError`."""
     fd, _ = open_regular(path)
     digest = hashlib.sha256()
     try:
-        if sync:
-            os.fsync(fd)
         at = 0
         while data := os.pread(fd, _CHUNK, at):
             check()
