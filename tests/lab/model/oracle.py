@@ -141,7 +141,7 @@ class Oracle:
             assert covered or kept.get(one[0]) == one, (view.id, one, kept.get(one[0]))
         numbers = [one[0] for one in seen]
         assert numbers == sorted(set(numbers)), (view.id, numbers)
-        # Where the worker was killed, the last word is the reconciler's: who followed may have left before it.
+        # Where the worker was killed, the reconciler has the last word: a follower may have left before it.
         if view.receipt is not None and not view.receipt["incomplete"]:
             gone = {gap.seq for gap in dropped}
             missed = [
