@@ -48,7 +48,7 @@ async def test_check_raises_with_the_result_attached(sup: Supervisor) -> None:
     assert (error.code, error.result) == (ErrorCode.RUN_FAILED, result)
     assert error.termination == {"kind": "exited", "code": 9, "signal": None}
     assert (error.executable, error.stderr_tail) == ("sh", "why\n")
-    assert "exit code 9" in str(error)
+    assert str(error) == "RUN_FAILED: sh: exit code 9: why"
     again = pickle.loads(pickle.dumps(error))
     assert (again.result, again.to_dict()) == (result, error.to_dict())
 
@@ -59,6 +59,26 @@ def test_one_that_was_never_started() -> None:
     assert RunResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
     with pytest.raises(RunFailedError, match="before it was executed"):
         result.check()
+
+
+async def test_it_shows_the_ends_of_what_it_printed(sup: Supervisor) -> None:
+    script = "seq 1000; printf 'first\\n\\033[31mlast\\n' >&2; exit 1"
+    result = await run(Command(argv=["sh", "-c", script]), supervisor=sup)
+    assert repr(result).endswith("| 999 | 1000', stderr_tail='first | \ufffd[31mlast')")
+    assert len(repr(result)) < 1200
+    with pytest.raises(RunFailedError, match=r"exit code 1: first \| .*last$") as caught:
+        result.check()
+    assert "\n" not in str(caught.value)
+    quiet = await run(Command(argv=["true"]), supervisor=sup)
+    assert "_tail" not in repr(quiet)
+
+
+async def test_no_token_is_shown_that_was_let_through(sup: Supervisor) -> None:
+    token = "ghp_" + "a1B2" * 9
+    command = Command(argv=["sh", "-c", "cat >&2; printf %0190d 0 >&2; exit 1"], redact_tokens=False)
+    result = await run(command, input=token.encode() + b" ", supervisor=sup)
+    assert token in result.stderr_text()
+    assert "a1B2" not in repr(result) + str(RunFailedError(result))
 
 
 async def test_a_token_that_came_too_late_is_no_reason(sup: Supervisor) -> None:

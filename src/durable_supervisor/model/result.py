@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -12,8 +12,10 @@ from .axis import AxisReport
 from .enforcement import FULL
 from .errors import ErrorCode, Phase, SupervisorError
 from .outcome import Outcome, OutcomeKind
+from .tokens import redact_tokens
 
 TAIL_BYTES = 2048  # of stderr, in an error
+_GLIMPSE_CHARACTERS = 200  # of an output, where a result or its error is shown in a line
 _STREAMS = ("stdout", "stderr")
 
 
@@ -55,6 +57,12 @@ class RunResult:
     survivors: tuple[Mapping[str, object], ...] = field(default=(), hash=False)
     stop: Mapping[str, object] | None = field(default=None, hash=False)
     cancel_reason: str | None = None
+
+    def __repr__(self) -> str:
+        """With the ends of the outputs: it is what a failed assertion shows."""
+        shown = {one.name: getattr(self, one.name) for one in fields(self) if one.repr}
+        shown |= {f"{name}_tail": tail for name in _STREAMS if (tail := _glimpse(getattr(self, name)))}
+        return f"RunResult({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def success(self) -> bool:
@@ -202,9 +210,10 @@ class RunFailedError(SupervisorError):
         }
         if result.stderr:
             details["stderr_tail"] = tail_text(result.stderr)
+        last = _glimpse(result.stderr)
         super().__init__(
             ErrorCode.RUN_FAILED,
-            f"{result.executable or 'the run'}: {_ending(result)}",
+            f"{result.executable or 'the run'}: {_ending(result)}" + (f": {last}" if last else ""),
             phase=Phase.RUN,
             hint="`stderr_tail` has its last words, `result` all that is known",
             details=details,
@@ -218,6 +227,13 @@ class RunFailedError(SupervisorError):
 def tail_text(data: bytes) -> str:
     """The end of an output as text."""
     return data[-TAIL_BYTES:].decode("utf-8", "replace")
+
+
+def _glimpse(data: bytes) -> str:
+    """The last lines of an output on one line, with nothing in them that a terminal would obey."""
+    whole = redact_tokens(tail_text(data))
+    kept = " | ".join(line.strip() for line in whole[-_GLIMPSE_CHARACTERS:].splitlines() if line.strip())
+    return "".join(one if one.isprintable() else "\ufffd" for one in kept)
 
 
 def _ending(result: RunResult) -> str:
