@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import lzma
 import os
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from durable_supervisor.model.events import Kind
 from tests.contract.hosts import HostScript
 from tests.contract.runs import check_gapless
 from tests.lab.forms import FULL
-from tests.lab.skew.released import FIXTURES, LIMITS, REQUESTS, SCHEMAS, code_of
+from tests.lab.skew.released import FIXTURES, LIMITS, REQUESTS, SCHEMAS, code_of, unpack
 from tests.support import eventually_async
 
 PATIENCE = 20
@@ -39,8 +39,7 @@ except SupervisorError as error:
 
 
 def directory_of(name: str, folder: Path) -> Path:
-    with tarfile.open(FIXTURES / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="fully_trusted")  # ours, and its modes matter
+    unpack(lzma.decompress((FIXTURES / f"{name}.tar.xz").read_bytes()), folder)
     return folder / name
 
 
