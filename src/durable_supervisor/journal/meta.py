@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 DIRECTORY_ID = "directory_id"  # write-once, by trigger; every log header carries it too
+SWEPT = "swept"  # a log without a row was found at an opening, once
 KEY_ID = "key_id"  # names the key file whose digests the rows hold
 
 SQL_GET = "SELECT value FROM meta WHERE key = ?"
@@ -38,6 +39,16 @@ def directory_id(conn: sqlite3.Connection) -> str | None:
 def key_id(conn: sqlite3.Connection) -> str | None:
     """None in a journal that was never given one."""
     return get(conn, KEY_ID)
+
+
+def overwrite_unannounced(conn: sqlite3.Connection) -> None:
+    """Write anything, so that a commit whose process did not live to announce it cannot come back.
+
+    Killed behind the write of its last frame to the -wal file, and before that of the -shm file, it
+    leaves a transaction that nobody sees as long as others have the -shm file open, and that is whole for who
+    opens the journal after all of them.  The next write takes the place of its frames.
+    """
+    put(conn, SWEPT, "1")
 
 
 def next_serial(conn: sqlite3.Connection) -> int:

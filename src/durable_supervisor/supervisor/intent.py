@@ -27,7 +27,7 @@ from ..runlog.paths import RunPaths, shard_of
 from ..runlog.reader import LogReader
 from .admission import Place, Prepared
 from .hosting import short_of
-from .opening import Identity, judge_stranger
+from .opening import Identity, judge_stranger, sweep
 from .refusals import RECOVER_HINT
 from .slots import Slots
 from .state_dir import StateDir, check_space, no_space, unusable
@@ -143,7 +143,8 @@ class AdmitWork:
         if os.path.lexists(self.paths().log(place.attempt)):
             # Of an attempt that no intent followed, in a shard too old to be looked at when opening?
             try:
-                judge_stranger(self.paths(), place.attempt, self._identity)
+                if judge_stranger(self.paths(), place.attempt, self._identity):
+                    sweep(self.paths(), place.attempt)
             except OSError as error:
                 raise short_of(error, Phase.ADMIT) from error
         try:

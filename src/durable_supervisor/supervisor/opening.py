@@ -106,13 +106,16 @@ async def _compare_with_logs(place: StateDir, journal: Journal, identity: Identi
     for shard in [name for name in list_shards(place.runs) if (len(name), name) >= (len(base), base)]:
         for run_id, attempt in list_runs(place.runs, shard).items():
             if rows.get(run_id, 0) < attempt:
-                judge_stranger(RunPaths(place.runs, shard, run_id), attempt, identity)
+                paths = RunPaths(place.runs, shard, run_id)
+                if judge_stranger(paths, attempt, identity):
+                    await journal.write(meta.overwrite_unannounced)  # or its row might come yet
+                    sweep(paths, attempt)
             elif mark is not None:
                 _check_not_of(mark.original, RunPaths(place.runs, shard, run_id), attempt)
 
 
-def judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> None:
-    """A log without a row: never accepted (sweep it), or accepted by a journal that is not this one.
+def judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> bool:
+    """A log without a row: never accepted (True: `sweep` it), or accepted by a journal that is not this one.
 
     Raises ``JOURNAL_MISMATCH``, ``JOURNAL_BEHIND``.
     """
@@ -130,10 +133,14 @@ def judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> None:
             ErrorCode.JOURNAL_BEHIND,
             f"the journal is older than its logs: it does not know run {paths.run_id}, attempt {attempt}",
         )
-    if lock is LockState.FREE and evidence.status in ("ok", "empty"):
-        with suppress(OSError):
-            os.unlink(paths.log(attempt))
-        failpoint("open.swept")
+    return lock is LockState.FREE and evidence.status in ("ok", "empty")
+
+
+def sweep(paths: RunPaths, attempt: int) -> None:
+    """Remove a log that no intent followed."""
+    with suppress(OSError):
+        os.unlink(paths.log(attempt))
+    failpoint("open.swept")
 
 
 def _check_not_of(original: str, paths: RunPaths, attempt: int) -> None:
