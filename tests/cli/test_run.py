@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -37,6 +38,25 @@ def test_bytes_into_a_pipe_are_exact(cli: Cli, tmp_path: Path) -> None:
 def test_a_deadline_is_124(cli: Cli) -> None:
     assert cli("run", "--timeout", "0.3", "--grace", "1", "--", "sleep", "3131").code == 124
     assert cli("run", "--idle-timeout", "300ms", "--grace", "1", "--", "sleep", "3131").code == 124
+
+
+@pytest.mark.parametrize(
+    ("options", "script", "words"),
+    [
+        (["--timeout", "0.3"], "sleep 3131", "timed_out (TERM)"),
+        (["--cpu-time", "0.2"], "while :; do :; done", "timed_out (TERM): its processor time is used up"),
+        (["--max-output", "64K", "--on-limit", "terminate"], "yes", "stdout_limit_exceeded ("),
+    ],
+)
+def test_what_ended_it_is_said_to_a_script_as_well(
+    cli: Cli, options: list[str], script: str, words: str
+) -> None:
+    done = cli("run", *options, "--grace", "5", "--", "sh", "-c", script)
+    if "--cpu-time" in options and "signaled" in cli("list").stdout:
+        pytest.skip("no group counts the tree's processor time here: the kernel ends the process by itself")
+    last = done.stderr.splitlines()[-1]
+    assert re.match(rf"durable-supervisor: run \w+: {re.escape(words)}", last), done.stderr
+    assert ": run " not in cli("run", "-q", *options, "--grace", "5", "--", "sh", "-c", script).stderr
 
 
 def test_too_much_output_ends_it(cli: Cli) -> None:

@@ -15,6 +15,11 @@ from durable_supervisor.model.start_failure import start_failure_words
 from .escape import escape_text
 
 Form = Mapping[str, object]
+_CAUSES = {
+    "cpu_time": "its processor time is used up",
+    "worker_terminated": "its worker was told to end",
+    "host_gone": "the process that asked for it is gone",
+}
 _GENERATED = re.compile(r"req-[0-9a-z]{16}")
 
 
@@ -35,6 +40,15 @@ def outcome_word(outcome: Form) -> str:
     if kind in ("exited", "signaled"):
         return escape_text(f"{kind} {how}")
     return escape_text(f"{kind} ({how if isinstance(signal, int) else f'exit {how}'})")
+
+
+def end_words(form: Form) -> str:
+    """`outcome_word` of a run that is over, and by what, where that could be one of several."""
+    outcome, receipt = form.get("outcome"), form.get("receipt")
+    word = outcome_word(outcome) if isinstance(outcome, Mapping) else state_word(form)
+    stop = receipt.get("stop") if isinstance(receipt, Mapping) else None
+    why = stop.get("reason") if isinstance(stop, Mapping) else None
+    return f"{word}: {_CAUSES[why]}" if isinstance(why, str) and why in _CAUSES else word
 
 
 def signal_name(number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal as signals
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -16,6 +16,7 @@ from durable_supervisor.model.states import RunState
 from . import confined, describe, exit_codes, out, request, terminal
 from .errors import print_error
 from .interactive import Left
+from .main import called_name
 from .options import Grace, Json, Raw, Settings, SocketPath, StateDir, settings
 from .printer import Printer, terminals
 from .session import drive, observing, owning
@@ -26,6 +27,25 @@ from .viewing import Manner, Program, farewell, hold
 if TYPE_CHECKING:
     from durable_supervisor.api.verbs import Reading
     from durable_supervisor.model.request import StartRequest
+
+
+class _Remarks(NamedTuple):
+    """What is said beside the program's own output, on stderr."""
+
+    json: bool
+    quiet: bool
+
+    def say(self, words: str, *, to_script: str | None = None) -> None:
+        """To a person at a terminal; to a script only what is meant for it: that stderr is the program's."""
+        if self.json or self.quiet:
+            return
+        if out.is_terminal(out.STDERR):
+            out.note(Style(out.STDERR).paint("dim", f"[{words}]"))
+        elif to_script is not None:
+            out.note(f"{called_name()}: {to_script}")
+
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not say which run it is, nor what ended it.")]
 
 
 def run(
@@ -62,6 +82,7 @@ def run(
     priority: request.Priority = "0",
     label: request.Label = None,
     raw: Raw = False,
+    quiet: Quiet = False,
     json: Json = False,
     state_dir: StateDir = None,
     socket: SocketPath = None,
@@ -71,7 +92,7 @@ def run(
     Ctrl-C stops its whole tree gracefully, a second one kills it, a third leaves
     without waiting. If this command dies the program goes on: 'attach' finds it.
     With --pty, at a terminal, every key is the program's, Ctrl-C too; ctrl-] d
-    leaves it running.
+    leaves it running. What ended the program other than itself is said on stderr.
     With --json nothing is shown but the final inspect document.
 
     \b
@@ -80,32 +101,34 @@ def run(
     """
     shared = settings(context, json, state_dir, socket)
     asked, turn = request.ask(context.params), request.turn(context.params)
-    return drive(_run(shared, asked, turn, Printer(escape=terminals(raw=raw))))
+    remarks = _Remarks(shared.json, quiet)
+    return drive(_run(shared, asked, turn, Printer(escape=terminals(raw=raw)), remarks))
 
 
-async def _run(shared: Settings, asked: StartRequest, turn: request.Turn, printer: Printer) -> int:
+async def _run(
+    shared: Settings, asked: StartRequest, turn: request.Turn, printer: Printer, remarks: _Remarks
+) -> int:
     presses: asyncio.Queue[None] = asyncio.Queue()
     # Before the start: a Ctrl-C in the middle of it must stop the run, not lose sight of it.
     asyncio.get_running_loop().add_signal_handler(signals.SIGINT, presses.put_nowait, None)
     run_id = await _begin(shared, asked, turn)
-    if not shared.json:
-        _remark(f"run {run_id}")
+    remarks.say(f"run {run_id}")
     async with observing(shared) as observer:
         if asked.command.pty is not None and terminal.is_interactive() and not shared.json:
-            return await _sit_at(observer, run_id, shared, printer)
+            return await _sit_at(observer, run_id, printer, remarks)
         watcher = asyncio.create_task(_stop_on_press(observer, run_id, presses))
         try:
-            return await _watch(observer, run_id, shared, printer)
+            return await _watch(observer, run_id, printer, remarks)
         finally:
             watcher.cancel()
 
 
-async def _sit_at(observer: Reading, run_id: str, shared: Settings, printer: Printer) -> int:
+async def _sit_at(observer: Reading, run_id: str, printer: Printer, remarks: _Remarks) -> int:
     """The program has a terminal, and a person sits at ours: every key is for the program."""
     async with observer.attach(run_id) as attached:
         left = await hold(attached, Program(terminal=True, stdin=True, head=0), Manner(), printer.show)
     if left is Left.ENDED:
-        return await _result(observer, run_id, shared, printer)
+        return await _result(observer, run_id, printer, remarks)
     return farewell(left, run_id, attached.cursor)
 
 
@@ -115,8 +138,8 @@ async def _begin(shared: Settings, asked: StartRequest, turn: request.Turn) -> s
         return (await hand_over(owner, asked, turn)).id
 
 
-async def _watch(observer: Reading, run_id: str, shared: Settings, printer: Printer) -> int:
-    if not shared.json:
+async def _watch(observer: Reading, run_id: str, printer: Printer, remarks: _Remarks) -> int:
+    if not remarks.json:
         try:
             async for event in observer.follow(run_id):
                 await printer.show(event)
@@ -124,10 +147,10 @@ async def _watch(observer: Reading, run_id: str, shared: Settings, printer: Prin
         except BrokenPipeError:
             out.note(f"the reader of the output is gone; run {run_id} goes on")
             raise
-    return await _result(observer, run_id, shared, printer)
+    return await _result(observer, run_id, printer, remarks)
 
 
-async def _result(observer: Reading, run_id: str, shared: Settings, printer: Printer) -> int:
+async def _result(observer: Reading, run_id: str, printer: Printer, remarks: _Remarks) -> int:
     """Of a run that is over, or nearly: its document, its remarks, its exit code."""
     lost: SupervisorError | None = None
     try:
@@ -138,22 +161,18 @@ async def _result(observer: Reading, run_id: str, shared: Settings, printer: Pri
         lost = error
         view = await observer.inspect(run_id)
     form = view.to_dict()
-    if shared.json:
+    if remarks.json:
         out.document(form)
     await printer.end_line()
     if view.state is RunState.NOT_STARTED:
         raise not_started(form)
     if lost is not None:
         raise lost
-    if view.outcome is not None and view.outcome.kind is not OutcomeKind.EXITED and not shared.json:
-        _remark(describe.outcome_word(view.outcome.to_dict()))
+    if view.outcome is not None and view.outcome.kind is not OutcomeKind.EXITED:
+        words = describe.end_words(form)
+        by_itself = view.outcome.kind is OutcomeKind.SIGNALED
+        remarks.say(words, to_script=None if by_itself else f"run {run_id}: {words}")
     return exit_codes.of_run(view.state, view.outcome)
-
-
-def _remark(words: str) -> None:
-    """To a person at a terminal only: a script's stderr is the program's."""
-    if out.is_terminal(out.STDERR):
-        out.note(Style(out.STDERR).paint("dim", f"[{words}]"))
 
 
 async def _stop_on_press(observer: Reading, run_id: str, presses: asyncio.Queue[None]) -> None:
