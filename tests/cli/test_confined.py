@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from durable_supervisor import Limits, Policy, SupervisorError
 from durable_supervisor.cli import confined
 from durable_supervisor.cli.fields import OPTIONS
+from durable_supervisor.supervisor.confinement import BY_POLICY, PRIVILEGED
 from durable_supervisor.wire.documents import validate
 from tests.cli.helpers import Cli, assert_one_error_line
 
@@ -124,6 +126,14 @@ def test_what_was_enforced_is_told_everywhere(cli: Cli, tmp_path: Path) -> None:
     assert "<dt>Enforced: open files</dt><dd>full, by rlimit</dd>" in page.read_text()
     assert "<dt>Policy</dt><dd>network none; best effort</dd>" in page.read_text()
     assert "held: open_files  full, by rlimit" in cli.ok("inspect", str(bundle)).stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's programs may raise their limits again")
+def test_inspect_says_why_an_axis_is_partial_and_what_closes_it(cli: Cli) -> None:
+    run_id = cli.start("--open-files", "64", "--", "true")
+    cli.ok("wait", run_id)
+    text = " ".join(cli.ok("inspect", run_id).stdout.split())
+    assert f"held: open_files partial, by rlimit: {PRIVILEGED}: {BY_POLICY}" in text
 
 
 def test_a_grant_that_is_missing_is_one_line(cli: Cli, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from durable_supervisor.model.policy import FilesBackend
 from durable_supervisor.sandbox.facts import Facts
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.sandbox.probe import PROBES
-from durable_supervisor.sandbox.report import MEMORY_OPEN, RECORDS_OPEN
-from durable_supervisor.supervisor.confinement import PRIVILEGED, Asked, confinement
+from durable_supervisor.sandbox.report import GROUP_OPEN, MEMORY_OPEN, RECORDS_OPEN
+from durable_supervisor.supervisor.confinement import BY_POLICY, NO_GROUP, PRIVILEGED, Asked, confinement
 from durable_supervisor.supervisor.confining_files import Found
 
 V2 = {"v2": {"parent": "/sys/fs/cgroup/us", "controllers": ["cpu", "memory", "pids"], "kill": True}, "v1": {}}
@@ -233,7 +233,7 @@ def test_without_a_policy_nothing_keeps_it_in(axis: str, uid: int) -> None:
 def test_without_groups_each_process_is_bounded_by_itself(axis: str, number: int) -> None:
     plan = planned(replace(ABLE, cgroups={}), Policy(), **LIMITS[axis])
     assert (plan.axes[axis]["applied"], plan.axes[axis]["mechanism"]) == ("partial", "rlimit")
-    assert plan.axes[axis]["reason"]
+    assert str(plan.axes[axis]["reason"]).endswith(NO_GROUP)  # which names the page that says what to do
     assert number in [row[0] for row in plan.rlimits]
 
 
@@ -258,8 +258,24 @@ def test_what_is_meant_for_each_process_is_held_by_the_kernels_own_limit(axis: s
         report = planned(facts, Policy(), 0, **LIMITS[axis]).axes[axis]
         assert (report["applied"], report["mechanism"]) == ("full", "rlimit")
     assert planned(ABLE, None, 1000, **LIMITS[axis]).axes[axis]["applied"] == "full"
-    for facts, policy in ((ABLE, None), (replace(ABLE, privileges=False), Policy())):
-        assert planned(facts, policy, 0, **LIMITS[axis]).axes[axis]["reason"] == PRIVILEGED
+    unable = replace(ABLE, privileges=False)
+    for facts, policy, reason in (
+        (ABLE, None, f"{PRIVILEGED}: {BY_POLICY}"),
+        (unable, None, PRIVILEGED),
+        (unable, Policy(), PRIVILEGED),
+    ):
+        assert planned(facts, policy, 0, **LIMITS[axis]).axes[axis]["reason"] == reason
+
+
+def test_the_reason_names_the_way_out_where_there_is_one() -> None:
+    for facts, reason in (
+        (ABLE, f"{GROUP_OPEN}: {BY_POLICY}"),
+        (replace(ABLE, seccomp=False), GROUP_OPEN),
+        (replace(ABLE, namespaces=NONE), GROUP_OPEN),
+    ):
+        report = planned(facts, None, **LIMITS["memory"]).axes["memory"]
+        assert (report["applied"], report["reason"]) == ("partial", reason)
+    assert planned(ABLE, Policy(), **LIMITS["memory"]).axes["memory"]["applied"] == "full"
 
 
 def test_any_policy_drops_privileges_and_refuses_new_ones() -> None:

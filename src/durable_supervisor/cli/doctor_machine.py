@@ -131,10 +131,21 @@ def _enforcement() -> Iterator[Check]:
         )
         in_full = {_field(one) for one in ways if one.applied == FULL}
         lacking = [one.reason for one in ways if one.reason and _field(one) not in in_full]
-        lacks = "; ".join(dict.fromkeys(lacking))
+        lacks = _together(lacking)
         yield Check(axis.replace("_", " "), "note" if lacks else "ok", held, lacks)
     for name, reason in found.probes["failed"].items():
         yield Check(f"probe {name}", "note", f"could not tell: {reason}")
+
+
+def _together(reasons: list[str]) -> str:
+    """What two of them come down to alike is said once: ``each by itself; no share: no group``."""
+    different = list(dict.fromkeys(reasons))
+    ends = {reason.rpartition(": ")[2] for reason in different}
+    if len(different) < 2 or len(ends) > 1:
+        return "; ".join(different)
+    [end] = ends
+    heads = [reason.removesuffix(end).removesuffix(": ") for reason in different]
+    return f"{'; '.join(filter(None, heads))}: {end}"
 
 
 def _field(one: Capability) -> str:

@@ -8,7 +8,7 @@ anything is written or spawned.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..model.command import Limits
 from ..model.enforcement import AXES, FULL, NONE, PARTIAL, SUBREAPER, axis_report
@@ -32,7 +32,9 @@ from ..sandbox.report import (
 from ..sandbox.resources import cgroups, rlimits
 from . import confining_files
 
-PRIVILEGED = "the program keeps the capabilities of root, and may raise it: a policy drops them"
+PRIVILEGED = "the program keeps the capabilities of root, and may raise it"
+BY_POLICY = "any policy closes that, Policy() or --network host"
+NO_GROUP = "no group with that controller can be made here (docs/policy.md, 'Which groups there are')"
 _EACH = "each process is bounded by itself, not the tree together"
 _USER = "counts all processes of the user, not the tree's"
 _NOT_ROOT = "the kernel does not hold root's processes to a user's limit"
@@ -205,13 +207,13 @@ def _per_process(asked: Asked, facts: Facts, most: int | None) -> Report:
     if most is None:
         return axis_report(None)
     if _may_raise(asked, facts):
-        return axis_report(most, PARTIAL, RLIMIT, PRIVILEGED)
+        return axis_report(most, PARTIAL, RLIMIT, _privileged(facts))
     return axis_report(most, FULL, RLIMIT)
 
 
 def _by_rlimit(asked: Asked, facts: Facts, requested: object, reason: str) -> Report:
     if _may_raise(asked, facts):
-        reason = f"{reason}; {PRIVILEGED}"
+        reason = f"{reason}; {_privileged(facts)}"
     return axis_report(requested, PARTIAL, RLIMIT, reason)
 
 
@@ -219,7 +221,10 @@ def _by_group(asked: Asked, facts: Facts, plan: Plan, requested: object, mechani
     """In full only if the program cannot move itself into another group."""
     if _is_kept_in(asked, facts, plan):
         return axis_report(requested, FULL, mechanism)
-    return axis_report(requested, PARTIAL, mechanism, GROUP_OPEN)
+    confined = replace(asked, policy=Policy())
+    closable = asked.policy is None and _is_kept_in(confined, facts, Plan())
+    reason = f"{GROUP_OPEN}: {BY_POLICY}" if closable else GROUP_OPEN
+    return axis_report(requested, PARTIAL, mechanism, reason)
 
 
 def _is_kept_in(asked: Asked, facts: Facts, plan: Plan) -> bool:
@@ -268,12 +273,17 @@ def _may_raise(asked: Asked, facts: Facts) -> bool:
     return asked.uid == 0 and (asked.policy is None or not facts.privileges)
 
 
+def _privileged(facts: Facts) -> str:
+    """Without a policy, or where not even one drops them."""
+    return f"{PRIVILEGED}: {BY_POLICY}" if facts.privileges else PRIVILEGED
+
+
 def _no_filter(facts: Facts) -> str:
     return facts.lacking("seccomp", NO_FILTER)
 
 
 def _no_group(facts: Facts) -> str:
-    return facts.lacking("cgroups", "no group with that controller can be made here")
+    return facts.lacking("cgroups", NO_GROUP)
 
 
 # In this order: what the files need decides how the others get their namespaces.
