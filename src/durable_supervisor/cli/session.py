@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from durable_supervisor.model.errors import ErrorCode, SupervisorError
+from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
 
 from . import out
 from .escape import escape_text
@@ -49,6 +49,12 @@ async def observing(shared: Settings, run: str = "") -> AsyncIterator[Reading]:
 def is_bundle(run: str) -> bool:
     """Does the word name a file?  What may be the beginning of a run id never does."""
     return "/" in run or (not run.isalnum() and os.path.isfile(run))
+
+
+def needs_files(shared: Settings) -> None:
+    """Raises INVALID_REQUEST with --socket: the verb reads what is stored, which no service hands out."""
+    if shared.socket is not None:
+        raise invalid("socket", "a service does not hand its files out", "use --state-dir, on its machine")
 
 
 async def _reading(shared: Settings, run: str = "") -> Reading:

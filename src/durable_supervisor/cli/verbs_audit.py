@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +13,8 @@ from durable_supervisor.model.errors import invalid
 from . import exit_codes, out, parse
 from .escape import escape_text
 from .options import Json, RunOrBundle, Settings, SocketPath, StateDir, settings
-from .session import drive, is_bundle, observing
+from .progress import progress
+from .session import drive, is_bundle, needs_files, observing
 
 if TYPE_CHECKING:
     from durable_supervisor.model.audit import AuditReport
@@ -27,7 +27,6 @@ _SecretsFile = Annotated[
     str | None,
     typer.Option("--secrets-file", metavar="FILE", help="Look for each line of FILE; - is stdin."),
 ]
-_TELL_EVERY = 2.0  # seconds
 
 
 def audit(
@@ -51,8 +50,8 @@ def audit(
       vault read -field=key ci | dsup audit 4f7k --secrets-file -
     """
     shared = settings(context, json, state_dir, socket)
-    if shared.socket is not None and not is_bundle(run):
-        raise invalid("socket", "a service does not hand its files out", "use --state-dir, on its machine")
+    if not is_bundle(run):
+        needs_files(shared)
     named = _secrets(secret_env or [], secrets_file)
     return drive(_audit(shared, run, named))
 
@@ -66,7 +65,9 @@ async def _audit(shared: Settings, run: str, named: list[tuple[str, bytes]]) -> 
     async with observing(shared, run) as reading:
         if not isinstance(reading, Observer | BundleReader):
             raise TypeError("files are read by an observer, or from a bundle")
-        report = await reading.audit(run, [secret for _, secret in named], tell=_progress())
+        report = await reading.audit(
+            run, [secret for _, secret in named], tell=partial(progress(), "searching events")
+        )
     if shared.json:
         out.document(report.to_dict())
     else:
@@ -99,21 +100,6 @@ def _asked() -> bytes:
     from getpass import getpass
 
     return os.fsencode(getpass("Secret: "))
-
-
-def _progress() -> Callable[[int, int], None]:
-    """A line now and then, to a person at a terminal."""
-    if not out.is_terminal(out.STDERR):
-        return lambda done, of: None
-    told = time.monotonic()
-
-    def tell(done: int, of: int) -> None:
-        nonlocal told
-        if time.monotonic() - told > _TELL_EVERY:
-            told = time.monotonic()
-            out.note(f"searched {done} of {of} events...")
-
-    return tell
 
 
 def _print(report: AuditReport, names: list[str]) -> None:

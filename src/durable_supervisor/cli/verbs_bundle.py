@@ -14,7 +14,7 @@ from . import exit_codes, out
 from .escape import escape_text
 from .new_file import NewFile
 from .options import Json, RunId, RunOrBundle, Settings, SocketPath, StateDir, settings
-from .session import drive, is_bundle, observing
+from .session import drive, is_bundle, needs_files, observing
 from .verbs_events import recorded
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ def export(
     shared = settings(context, json, state_dir, socket)
     if is_bundle(run):
         raise invalid("run", "is a bundle already", "copy the file")
-    if shared.socket is not None:
-        raise invalid("socket", "a service does not hand its files out", "use --state-dir, on its machine")
+    needs_files(shared)
     _check_output(output, shared)
     return _export(shared, run, output, report=not no_report, force=force)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from durable_supervisor.model.errors import invalid
 
 from . import exit_codes, out, parse
 from .options import Json, Settings, SocketPath, StateDir, settings
+from .progress import progress
 from .session import drive, owning
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ _MaxSize = Annotated[
 _Label = Annotated[str | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="Only with it.")]
 _Apply = Annotated[bool, typer.Option("--apply", help="Do it; without it, only say what would be done.")]
 _SHOWN = 20  # runs of a plan, for a person
-_TELL_EVERY = 2.0  # seconds
 
 
 def gc(
@@ -70,7 +69,7 @@ def gc(
 async def _gc(shared: Settings, asked: dict[str, Any]) -> int:
     from durable_supervisor.supervisor.supervisor import Supervisor
 
-    tell = _progress()
+    tell = progress()
     async with owning(shared) as owner:
         report = await owner.ask(
             lambda verbs: (
@@ -82,21 +81,6 @@ async def _gc(shared: Settings, asked: dict[str, Any]) -> int:
     else:
         _print(report)
     return exit_codes.FAILED if report.left else exit_codes.OK
-
-
-def _progress() -> Callable[[str, int, int], None]:
-    """A line now and then, to a person at a terminal."""
-    if not out.is_terminal(out.STDERR):
-        return lambda step, done, of: None
-    told = time.monotonic()
-
-    def tell(step: str, done: int, of: int) -> None:
-        nonlocal told
-        if time.monotonic() - told > _TELL_EVERY:
-            told = time.monotonic()
-            out.note(f"{step}: {done} of {of}...")
-
-    return tell
 
 
 def _print(report: GcReport) -> None:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from durable_supervisor.model.errors import invalid
-
 from . import exit_codes, out
 from .escape import escape_text
 from .options import Json, Settings, SocketPath, StateDir, settings
 from .progress import progress
-from .session import drive
+from .session import drive, needs_files
 
 if TYPE_CHECKING:
     from durable_supervisor.model.verify import Finding, VerifyReport
@@ -44,8 +42,8 @@ def verify(
       dsup verify ./nightly.zip
     """
     shared = settings(context, json, state_dir, socket)
-    if shared.socket is not None and path is None:
-        raise invalid("socket", "a service does not hand its files out", "use --state-dir, on its machine")
+    if path is None:
+        needs_files(shared)
     return drive(_verify(shared, path))
 
 
