@@ -47,8 +47,7 @@ _ANSWER_SECONDS: Final = 20.0  # beyond deadline and grace: kill rounds, drain a
 class Held:
     """The run of one call.
 
-    `start` it, ask for its `result`; `abandon` it when the call ends before it does, and `release`
-    what watches it in any case.
+    `start` it, ask for its `result`, and `leave` it: that ends it, should it go on.
     """
 
     def __init__(self, verbs: Verbs, asked: Asked, *, capture: bool) -> None:
@@ -159,6 +158,13 @@ class Held:
                 self._hasten()
         if cancelled is not None:
             raise cancelled
+
+    async def leave(self, error: BaseException | None = None) -> None:
+        """The end of the call: `abandon` what has not ended, then `release`."""
+        try:
+            await self.abandon(error)
+        finally:
+            await self.release()
 
     async def release(self) -> None:
         """Watch it no longer.  Idempotent."""

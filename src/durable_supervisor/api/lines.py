@@ -40,11 +40,11 @@ class Lines:
     def feed(self, stream: str, data: bytes) -> list[Line]:
         """What is complete with these bytes."""
         *ended, rest = (self._held.pop(stream, b"") + data).split(b"\n")
-        found = [line for whole in ended for line in _line(stream, whole)]
-        while len(rest) > LINE_BYTES:
-            cut = _boundary(rest, LINE_BYTES)
-            found.append(Line(stream, rest[:cut], ended=False))
-            rest = rest[cut:]
+        found: list[Line] = []
+        for whole in ended:
+            last = _cut(stream, whole, found)
+            found.append(Line(stream, last, ended=True))
+        rest = _cut(stream, rest, found)
         if rest:
             self._held[stream] = rest
         return found
@@ -55,13 +55,13 @@ class Lines:
         return [Line(stream, data, ended=False) for stream, data in held.items()]
 
 
-def _line(stream: str, whole: bytes) -> list[Line]:
-    pieces = []
-    while len(whole) > LINE_BYTES:
-        cut = _boundary(whole, LINE_BYTES)
-        pieces.append(Line(stream, whole[:cut], ended=False))
-        whole = whole[cut:]
-    return [*pieces, Line(stream, whole, ended=True)]
+def _cut(stream: str, data: bytes, found: list[Line]) -> bytes:
+    """Add the full pieces of a long line; answers with what is left of it."""
+    while len(data) > LINE_BYTES:
+        cut = _boundary(data, LINE_BYTES)
+        found.append(Line(stream, data[:cut], ended=False))
+        data = data[cut:]
+    return data
 
 
 def _boundary(data: bytes, most: int) -> int:

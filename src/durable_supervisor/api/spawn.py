@@ -78,10 +78,7 @@ class Process:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            await self._held.abandon(error)
-        finally:
-            await self._held.release()
+        await self._held.leave(error)
 
     @property
     def run_id(self) -> str | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ..model.identity import ProcessIdentity
 from ..process import tree
+from ..process.caller import RUN_ID_VARIABLE
 from ..process.identity import Liveness, Stat, probe, read_stat
 from ..process.locks import LockState, probe_lock
 from ..process.signals import signal_process
@@ -24,7 +25,6 @@ from ..sandbox.resources import cgroups, run_cgroups
 _ROUNDS = 100
 _PAUSE = 0.01
 _MOMENT = 0.5  # seconds
-_ID_VARIABLE = "DURABLE_SUPERVISOR_RUN_ID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def _members(directory: str) -> list[int]:
 
 def _marked(run_ids: set[str]) -> Iterator[tuple[Stat, str]]:
     """Living processes whose environment, as they were started with, names one of these runs."""
-    marks = {f"{_ID_VARIABLE}={run_id}".encode(): run_id for run_id in run_ids}
+    marks = {f"{RUN_ID_VARIABLE}={run_id}".encode(): run_id for run_id in run_ids}
     for name in os.listdir("/proc") if marks else []:
         if not name.isdigit() or int(name) == os.getpid():
             continue
