@@ -1,9 +1,10 @@
-"""Which process is at the other end: for runs that are to end with it."""
+"""Which process is at the other end, and is it still there: for runs that are to end with it."""
 
 from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 import struct
 
@@ -34,6 +35,19 @@ def peer_process(request: web.Request) -> ProcessIdentity | None:
         return identify(pidfd, pid)
     finally:
         os.close(pidfd)
+
+
+def hung_up(request: web.Request) -> bool:
+    """Has the other end closed its connection?
+
+    The kernel is asked: what it has sent before is read first, so that the loop may not know yet.
+    """
+    transport = request.transport
+    if transport is None or transport.is_closing():
+        return True
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def _pidfd(connection: socket.socket, pid: int) -> int:

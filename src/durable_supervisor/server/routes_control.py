@@ -1,7 +1,8 @@
 """Starting and controlling: one verb, one handler.
 
 Each is done to its end even when the client vanishes: what it asked for may be
-half done already, and its receipt is kept where it can ask for it again.
+half done already, and its receipt is kept where it can ask for it again.  But a run that is
+to end with its client is not begun for one that has hung up.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from ..wire.requests import (
 )
 from . import queries
 from .errors import answer, shutting_down
-from .peer_process import peer_process
+from .peer_process import hung_up, peer_process
 from .peers import check_operator, claimed_owner
 from .route import BYTES, OF_A_RUN, RUN, Route
 from .service import Call
@@ -68,7 +69,9 @@ async def start(call: Call) -> web.Response:
 def _host(body: StartBody, call: Call) -> Host:
     """The caller's facts, else the service's own; but who the caller is, the kernel says."""
     told = read_host() if body.host is None else _told_host(body.host)
-    return replace(told, process=None if body.lifetime is Lifetime.DETACHED else peer_process(call.request))
+    if body.lifetime is Lifetime.DETACHED:
+        return replace(told, process=None)
+    return replace(told, process=peer_process(call.request), hung_up=lambda: hung_up(call.request))
 
 
 def _told_host(form: HostForm) -> Host:
@@ -151,6 +154,7 @@ def _control(receipt: ControlReceipt) -> web.Response:
 
 
 _UNCERTAIN = (ErrorCode.NOT_RUNNING, ErrorCode.NOT_CONFIRMED)
+
 
 async def gc(call: Call) -> web.Response:
     """The logs of runs that are over: which may go, or away with them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..journal.rows import Admission, Intent
@@ -33,6 +33,7 @@ class Host:
     nested_in: str | None
     survives_unit_restart: bool | None
     process: ProcessIdentity | None = None  # who it is; None where its end cannot be watched from here
+    hung_up: Callable[[], bool] = lambda: False  # has it given up the call that asks?
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,14 +82,16 @@ class Dispatcher:
     async def start(self, prepared: Prepared) -> tuple[Admission, str]:
         """The admission, and the worker's first word (``released``, …) for what was dispatched now.
 
-        Raises ``IDEMPOTENCY_CONFLICT``, ``CAPACITY_EXHAUSTED``, ``NO_SPACE``, ``JOURNAL_BEHIND``, and
-        what the journal raises.
+        Raises ``IDEMPOTENCY_CONFLICT``, ``CAPACITY_EXHAUSTED``, ``NO_SPACE``, ``JOURNAL_BEHIND``, what
+        the journal raises, and ConnectionResetError for a call that was given up, of which nothing is left.
         """
         turn = self._turns.setdefault(prepared.key, asyncio.Lock())
         async with turn:
             return await self._start(prepared)
 
     async def _start(self, prepared: Prepared) -> tuple[Admission, str]:
+        if prepared.host.hung_up():
+            raise ConnectionResetError("nobody waits for this start any more")
         work = AdmitWork(self._place, self._identity, self._clock, self._serials, prepared, self._slots)
         try:
             admission = await self._journal.write(work)
@@ -108,6 +110,9 @@ class Dispatcher:
         """Give the locked log to a worker.  Whatever goes wrong, the evidence says how far it came."""
         assert work.place is not None  # noqa: S101  an admitted request has one
         place, paths, log = work.place, work.paths(), work.log
+        if prepared.host.hung_up():  # while we stood still, say
+            forks.close(log)
+            return "closed"
         try:
             ours, theirs = forks.socketpair(socket.SOCK_STREAM)
         except OSError:  # no descriptor to be had: nobody will ever run this attempt
