@@ -165,6 +165,21 @@ def test_a_person_is_told_the_option_a_program_the_field(cli: Cli) -> None:
     assert "(correct --timeout and" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--memory", "50"], "--memory: must be at least 1 MiB (1048576 bytes) and at most 1 PiB (a "),
+        (["--files-backend", "landlock"], "means nothing without a filesystem (give --grant)"),
+        (["--secret-env", "NOT_SET_HERE"], "--secret-env[NOT_SET_HERE]: is not set in this environment ("),
+        (["--label", "a b=c"], "--label: has a name outside"),
+        (["--grant", "/usr", "--cwd", "/"], "--cwd: lies outside every grant (grant it, "),
+        (["--completion", "x"], "--completion: must be 'leader' or 'tree' (correct --completion and"),
+    ],
+)  # fmt: skip
+def test_errors_speak_of_options(cli: Cli, words: list[str], told: str) -> None:
+    assert told in cli("start", *words, "--", "true").stderr
+
+
 def test_every_bound_has_its_option(cli: Cli) -> None:
     for kind, name in ((Limits, "limits"), (Policy, "policy")):
         assert [one.name for one in fields(kind) if one.init and f"{name}.{one.name}" not in OPTIONS] == []

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from durable_supervisor.model.errors import SupervisorError
 
-# Where the two differ in more than dashes.
 OPTIONS: Final = {
+    "cwd": "--cwd",
+    "env": "--env",
+    "env_file": "--env-file",
+    "secret_env": "--secret-env",
+    "inherit_env": "--inherit-env",
+    "stdin": "--stdin",
+    "request_id": "--request-id",
+    "labels": "--label",
+    "completion": "--completion",
+    "priority": "--priority",
     "limits.timeout": "--timeout",
     "limits.idle_timeout": "--idle-timeout",
     "limits.grace": "--grace",
@@ -29,10 +39,22 @@ OPTIONS: Final = {
 }
 
 
+# Hints to who writes Python, in words of the command line.
+HINTS: Final = {
+    "give grants, or []": "give --grant",
+    "Terminal(columns=120, rows=40)": "--size 120x40",
+}
+_SIZES: Final = ("--max-output", "--max-stdin", "--memory", "--file-size")
+
+
 def by_option(error: SupervisorError) -> tuple[str, str]:
     """Message and hint, with the option in the place of the field."""
     field = str(error.details.get("field", "")).partition("[")[0]
     option = OPTIONS.get(field)
     if option is None:
         return error.message, error.hint
-    return error.message.replace(field, option), error.hint.replace(field, option)
+    message = re.sub(rf"^{re.escape(field)}\b", option, error.message)
+    if option in _SIZES:
+        return message, "a number alone is bytes; with K, M, G or T it is more, as in 64M"
+    hint = re.sub(rf"(?<![\w-]){re.escape(field)}\b", option, error.hint)
+    return message, HINTS.get(error.hint, hint)

@@ -248,7 +248,9 @@ def _whole(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise invalid(name, "must be a whole number")
     if not least <= value <= MAX_OUTPUT_BYTES:
-        raise invalid(name, f"must be at least {least} and at most {MAX_OUTPUT_BYTES}")
+        shown = f"1 MiB ({MIB} bytes)" if least == MIB else str(least)
+        most = "1 PiB" if name.endswith("_bytes") else str(MAX_OUTPUT_BYTES)
+        raise invalid(name, f"must be at least {shown} and at most {most}")
 
 
 def _share(name: str, value: object) -> None:
