@@ -84,6 +84,7 @@ def spread(times: list[float]) -> dict[str, float]:
 
 async def test_many_live_at_once(state_dir: Path) -> None:
     """Each with a worker of its own, all reached, all stopped; nothing is left of them."""
+    others = len(children_of(os.getpid()))  # of tests before this one: a service that they share, say
     async with Supervisor.open(state_dir) as sup:
         warm = await sup.start(Command(argv=["true"]))
         await sup.wait(warm.id, timeout=PATIENCE)
@@ -112,7 +113,8 @@ async def test_many_live_at_once(state_dir: Path) -> None:
         assert grown["descriptors"] <= 8
         assert grown["memory_mib"] < 64
         assert grown["worker_pss_mib"] < 12
-        await eventually_async(lambda: len(children_of(os.getpid())) <= 1, PATIENCE, "workers are left")
+        most = others + 1  # the zygote
+        await eventually_async(lambda: len(children_of(os.getpid())) <= most, PATIENCE, "workers are left")
 
 
 async def test_many_short_ones_in_a_row(state_dir: Path) -> None:
