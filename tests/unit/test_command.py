@@ -253,6 +253,14 @@ def test_every_kind_of_stdin_is_taken(stdin: Any) -> None:
     assert Command(argv=["x"], stdin=stdin).stdin == stdin
 
 
+def test_the_repr_names_variables_and_shows_no_value() -> None:
+    shown = repr(Command(argv=["x"], env={"API_KEY": "hunter2hunter2", "A": "b"}, timeout=3))
+    assert "hunter2" not in shown
+    assert "env=['A', 'API_KEY']" in shown
+    assert "argv=('x',)" in shown
+    assert "timeout=3" in shown
+
+
 def test_neither_secrets_nor_stdin_show_in_the_repr() -> None:
     command = Command(argv=["x"], secret_env={"A": SECRET}, secrets=[SECRET], stdin=SECRET.encode())
     assert SECRET not in repr(command)

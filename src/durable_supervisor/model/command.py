@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -200,6 +200,12 @@ class Command:
             raise invalid("pty", "must be None or a Terminal", "Terminal(columns=120, rows=40)")
         if not isinstance(self.redact_tokens, bool):
             raise invalid("redact_tokens", "must be true or false")
+
+    def __repr__(self) -> str:
+        """Variables by name only: logs and tracebacks show this."""
+        shown = {one.name: getattr(self, one.name) for one in fields(self) if one.repr}
+        shown["env"] = sorted(self.env)
+        return f"Command({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def own_limits(self) -> dict[str, int | float]:
