@@ -38,7 +38,7 @@ from .bundles import BundleDocument, ExportDocument, JournalRowsDocument, Report
 from .capabilities import CapabilitiesDocument
 from .details import Receipt
 from .events import EventDocument
-from .operating import GcDocument, ServeDocument, ServiceDocument
+from .operating import GcDocument, InfoDocument, ServeDocument, ServiceDocument
 from .upkeep import BackupDocument, BackupManifestDocument, VerifyDocument
 
 
@@ -156,53 +156,6 @@ class PageDocument(Document):
     head: Count = Field(description="seq of the newest event")
     generation: Count = Field(description="rises when a repair may have lost events that readers saw")
     end: bool = Field(description="true: the run is over, and all of it is delivered")
-
-
-class CallerForm(Document):
-    """Who the service takes the client for."""
-
-    principal: str
-    owner: str
-    namespace: str
-
-
-class ServiceLimits(Document):
-    """What the service takes at most; null means unbounded."""
-
-    max_body_bytes: Count
-    max_page: Count
-    max_connections: Count
-    max_concurrent_runs: Count | None
-    max_runs_per_owner: Count | None
-    max_queued_runs: Count | None
-
-
-class ServiceRuns(Document):
-    """Runs of all owners; null for a caller who is no operator."""
-
-    held: Count | None = Field(description="runs that hold a slot")
-    queued: Count | None
-
-
-class InfoDocument(Document):
-    """What the service says of itself."""
-
-    schema_: Literal["durable-supervisor/info/1"] = Field(alias="schema")
-    product: Literal["durable-supervisor"]
-    version: str
-    api_versions: list[int]
-    phase: Literal["accepting", "draining"] = Field(description="draining: nothing more is started")
-    kind: Literal["daemon", "embedded"] = Field(
-        description="daemon: a process for this alone, which comes back when it is restarted; "
-        "embedded: an application serves beside its own work"
-    )
-    pid: Count
-    state_dir: str
-    directory_id: str
-    started_at: Time
-    caller: CallerForm
-    limits: ServiceLimits
-    runs: ServiceRuns
 
 
 class StopDocument(Document):

@@ -1,4 +1,4 @@
-"""What the verbs that operate the service print."""
+"""The service: what the verbs that operate it print, and what it says of itself."""
 
 from __future__ import annotations
 
@@ -31,6 +31,53 @@ class ServiceDocument(Document):
     content: str | None = Field(description="the unit, from print and --dry-run")
     ran: list[str] = Field(description="commands of the service manager that were run")
     next: list[str] = Field(description="those that remain to be run by you")
+
+
+class CallerForm(Document):
+    """Who the service takes the client for."""
+
+    principal: str
+    owner: str
+    namespace: str
+
+
+class ServiceLimits(Document):
+    """What the service takes at most; null means unbounded."""
+
+    max_body_bytes: Count
+    max_page: Count
+    max_connections: Count
+    max_concurrent_runs: Count | None
+    max_runs_per_owner: Count | None
+    max_queued_runs: Count | None
+
+
+class ServiceRuns(Document):
+    """Runs of all owners; null for a caller who is no operator."""
+
+    held: Count | None = Field(description="runs that hold a slot")
+    queued: Count | None
+
+
+class InfoDocument(Document):
+    """What the service says of itself."""
+
+    schema_: Literal["durable-supervisor/info/1"] = Field(alias="schema")
+    product: Literal["durable-supervisor"]
+    version: str
+    api_versions: list[int]
+    phase: Literal["accepting", "draining"] = Field(description="draining: nothing more is started")
+    kind: Literal["daemon", "embedded"] = Field(
+        description="daemon: a process for this alone, which comes back when it is restarted; "
+        "embedded: an application serves beside its own work"
+    )
+    pid: Count
+    state_dir: str
+    directory_id: str
+    started_at: Time
+    caller: CallerForm
+    limits: ServiceLimits
+    runs: ServiceRuns
 
 
 class GcRunForm(Document):
