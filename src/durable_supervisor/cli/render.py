@@ -39,15 +39,22 @@ def run_line(form: Form, admission: str = "new") -> str:
 
 
 def runs_table(forms: Iterable[Form]) -> str:
-    """One row a run, newest first, as `list` prints them; a narrow terminal cuts only the command."""
+    """One row a run, newest first, as `list` prints them.
+
+    A narrow terminal folds the state, between its words, and cuts the command.
+    """
     from rich.table import Table
 
+    rows = [_summary(form) for form in forms]
+    widest = max((len(word) for row in rows for word in row[1].plain.split()), default=0)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("RUN", "STATE", "STARTED", "TOOK", "REQUEST"):
+    table.add_column("RUN", no_wrap=True)
+    table.add_column("STATE", min_width=widest)  # those that may wrap are those that rich makes narrower
+    for name in ("STARTED", "TOOK", "REQUEST"):
         table.add_column(name, no_wrap=True)
-    table.add_column("COMMAND")  # the one that may wrap is the one that rich makes narrower
-    for form in forms:
-        table.add_row(*_summary(form))
+    table.add_column("COMMAND")
+    for row in rows:
+        table.add_row(*row)
     return _render(table)
 
 
