@@ -141,6 +141,11 @@ def test_completion_of_verbs_and_run_ids(cli: Cli) -> None:
     assert complete("dsup ins") == ["inspect"]
     assert complete(f"dsup inspect {run_id[:3]}") == [run_id]
     assert complete("dsup inspect ~") == []
+    assert complete("dsup run --network ") == ["host", "none", "loopback"]
+    assert complete("dsup run --enforcement network=") == ["network=best_effort", "network=required"]
+    assert complete("dsup start --files-backend b") == ["bubblewrap"]
+    assert complete("dsup start --on-limit te") == ["terminate"]
+    assert complete("dsup start --completion ") == ["leader", "tree"]
 
 
 def test_completion_of_nothing_is_silent(tmp_path: Path) -> None:

@@ -8,14 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
+from durable_supervisor.model.enforcement import AXES
 from durable_supervisor.model.errors import invalid
-from durable_supervisor.model.policy import Access, Grant, Policy
+from durable_supervisor.model.policy import BACKENDS, LEVELS, NETWORKS, Access, Grant, Policy
 
 from . import parse
+from .options import one_of
 
 Network = Annotated[
     str | None,
-    typer.Option("--network", metavar="host|none|loopback", help="What it may reach [default: host]."),
+    typer.Option(
+        "--network",
+        metavar="|".join(NETWORKS),
+        help="What it may reach [default: host].",
+        autocompletion=one_of(*NETWORKS),
+    ),
 ]
 Grants = Annotated[
     list[str] | None,
@@ -28,7 +35,10 @@ Grants = Annotated[
 FilesBackend = Annotated[
     str | None,
     typer.Option(
-        "--files-backend", metavar="auto|landlock|bubblewrap", help="What holds the grants [default: auto]."
+        "--files-backend",
+        metavar="|".join(BACKENDS),
+        help="What holds the grants [default: auto].",
+        autocompletion=one_of(*BACKENDS),
     ),
 ]
 Enforcement = Annotated[
@@ -38,6 +48,7 @@ Enforcement = Annotated[
         metavar="LEVEL|AXIS=LEVEL",
         help="best_effort, or required: refuse the start where it cannot be enforced; for all axes, or for"
         " one (network=required); may be repeated.",
+        autocompletion=one_of(*LEVELS, *(f"{axis}={level}" for axis in AXES for level in LEVELS)),
     ),
 ]
 Memory = Annotated[

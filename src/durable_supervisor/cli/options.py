@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -60,6 +61,15 @@ def complete_run(context: typer.Context, args: list[str], incomplete: str) -> li
     found = context.find_object(Settings)
     state_dir = context.params.get("state_dir") or (found.state_dir if found else None)
     return run_ids(state_dir, incomplete)
+
+
+def one_of(*words: str) -> Callable[[str], list[str]]:
+    """Completes an option that takes one of these."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one line per event.")]

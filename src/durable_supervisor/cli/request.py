@@ -21,6 +21,7 @@ from durable_supervisor.model.tokens import redact
 
 from . import confined, parse
 from .asked_terminal import asked_terminal
+from .options import one_of
 
 Argv = Annotated[
     list[str],
@@ -94,8 +95,9 @@ OnLimitOption = Annotated[
     str | None,
     typer.Option(
         "--on-limit",
-        metavar="truncate|terminate",
+        metavar="|".join(OnLimit),
         help="Beyond it: keep head and tail, or stop the run [default: truncate].",
+        autocompletion=one_of(*OnLimit),
     ),
 ]
 Queue = Annotated[
@@ -110,8 +112,9 @@ CompletionOption = Annotated[
     str | None,
     typer.Option(
         "--completion",
-        metavar="leader|tree",
+        metavar="|".join(Completion),
         help="Over when the program exits, or when all its children have too [default: leader].",
+        autocompletion=one_of(*Completion),
     ),
 ]
 Label = Annotated[

@@ -21,9 +21,9 @@ MAX_GRANTED_BYTES = 64 * 1024  # of all their paths: every segment of a run's lo
 Network = Literal["host", "none", "loopback"]
 Level = Literal["best_effort", "required"]
 FilesBackend = Literal["auto", "landlock", "bubblewrap"]
-_NETWORKS = ("host", "none", "loopback")
-_LEVELS = ("best_effort", "required")
-_BACKENDS = ("auto", "landlock", "bubblewrap")
+NETWORKS = ("host", "none", "loopback")
+LEVELS = ("best_effort", "required")
+BACKENDS = ("auto", "landlock", "bubblewrap")
 
 
 class Access(StrEnum):
@@ -83,9 +83,9 @@ class Policy:
     _levels: Mapping[str, Level] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.network not in _NETWORKS:
+        if self.network not in NETWORKS:
             raise invalid("policy.network", "must be 'host', 'none' or 'loopback'")
-        if self.files_backend not in _BACKENDS:
+        if self.files_backend not in BACKENDS:
             raise invalid("policy.files_backend", "must be 'auto', 'landlock' or 'bubblewrap'")
         if self.files_backend != "auto" and self.filesystem is None:
             raise invalid("policy.files_backend", "means nothing without a filesystem", "give grants, or []")
@@ -180,7 +180,7 @@ def contradiction(accesses: Mapping[str, str]) -> tuple[str, str] | None:
 
 def _levels(enforcement: object) -> tuple[Mapping[str, Level], Level | Mapping[str, Level]]:
     """The level of each axis, and ``enforcement`` as it is kept."""
-    if isinstance(enforcement, str) and enforcement in _LEVELS:
+    if isinstance(enforcement, str) and enforcement in LEVELS:
         level = cast("Level", enforcement)
         return dict.fromkeys(AXES, level), level
     if not isinstance(enforcement, Mapping):
@@ -188,7 +188,7 @@ def _levels(enforcement: object) -> tuple[Mapping[str, Level], Level | Mapping[s
     for axis, level in enforcement.items():
         if axis not in AXES:
             raise invalid("policy.enforcement", f"names an axis other than {', '.join(AXES)}")
-        if level not in _LEVELS:
+        if level not in LEVELS:
             raise invalid(f"policy.enforcement[{axis}]", "must be 'best_effort' or 'required'")
     kept = dict(enforcement)
     return kept, kept
