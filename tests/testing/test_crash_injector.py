@@ -148,7 +148,7 @@ async def test_a_daemon_of_a_dead_worker_is_found_by_its_control_group(
         pytest.skip("no control group can be made here")
     injector.kill_worker(run.id)
     injector.kill_program(run.id)
-    assert leaked(state_dir, 0) == {run.id: f"a process that it started (pid {child})"}
+    assert leaked(state_dir, 0) == {run.id: f"a process that it started (pid {child}), of {program.path}"}
     assert reap_state_dir(state_dir) == [child]
     assert survivors(state_dir, 5) == {}
     assert not [one for found in groups.values() for one in found if os.path.exists(one)]
@@ -164,7 +164,7 @@ async def test_what_a_dead_worker_left_is_found(state_dir: Path, tmp_path: Path)
     injector.kill_worker(run.id)
     injector.kill_program(run.id)
     (child,) = left.children
-    assert leaked(state_dir, 0) == {run.id: f"a process that it started (pid {child})"}
+    assert leaked(state_dir, 0) == {run.id: f"a process that it started (pid {child}), of {program.path}"}
     assert reap_state_dir(state_dir) == [child]
     assert leaked(state_dir, 5) == {}
 

@@ -77,7 +77,7 @@ def test_leaked_runs_fail_their_test_and_are_ended(inner: pytest.Pytester) -> No
     result.assert_outcomes(passed=3, errors=1)
     (first, *pids), (second, pid) = (line.split()[1:] for line in re.findall(r"RUN .*", result.stdout.str()))
     told = result.stdout.str()
-    assert f"{first}: its worker (pid " in told
+    assert re.search(rf"{first}: its worker \(pid \d+\), of \S*/fake-programs/\S+", told)
     assert f"{second}: " not in told
     assert len(pids) == 2
     assert not [one for one in (*pids, pid) if running(int(one))]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from ..sandbox.resources import cgroups, run_cgroups
 _ROUNDS = 100
 _PAUSE = 0.01
 _MOMENT = 0.5  # seconds
+_SHOWN = 200  # characters of a command
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Attempt:
     """One try at a run, as its log tells.
 
     ``ending``: it is being stopped, or has its receipt: its worker will be gone without anybody's help.
+    ``command``: as a shell would read it, secrets redacted; empty where the log does not tell.
     """
 
     run_id: str
@@ -41,6 +44,7 @@ class Attempt:
     worker: ProcessIdentity | None
     program: ProcessIdentity | None
     ending: bool
+    command: str
 
     @property
     def has_worker(self) -> bool:
@@ -58,7 +62,7 @@ def attempts(state_dir: str | os.PathLike[str]) -> Iterator[Attempt]:
 
 
 def leaked(state_dir: str | os.PathLike[str], patience: float) -> dict[str, str]:
-    """Run id -> what of it is alive.
+    """Run id -> what of it is alive, and the command that it is of.
 
     What is ending is given ``patience`` seconds for it; whatever else lives, a moment to begin with
     its end, such as a run of scope lifetime whose host was killed just now.
@@ -68,7 +72,7 @@ def leaked(state_dir: str | os.PathLike[str], patience: float) -> dict[str, str]
         found = _alive(state_dir)
         bound = patience if all(one.ending for one, _ in found.values()) else min(patience, _MOMENT)
         if not found or time.monotonic() - began >= bound:
-            return {run_id: what for run_id, (_, what) in found.items()}
+            return _told(found)
         time.sleep(_PAUSE)
 
 
@@ -77,7 +81,7 @@ def survivors(state_dir: str | os.PathLike[str], patience: float) -> dict[str, s
     deadline = time.monotonic() + patience
     while (found := _alive(state_dir)) and time.monotonic() < deadline:
         time.sleep(_PAUSE)
-    return {run_id: what for run_id, (_, what) in found.items()}
+    return _told(found)
 
 
 def end_all(state_dir: str | os.PathLike[str]) -> list[int]:
@@ -150,6 +154,12 @@ def _alive(state_dir: str | os.PathLike[str]) -> dict[str, tuple[Attempt, str]]:
     return found
 
 
+def _told(found: dict[str, tuple[Attempt, str]]) -> dict[str, str]:
+    return {
+        run_id: f"{what}, of {one.command}" if one.command else what for run_id, (one, what) in found.items()
+    }
+
+
 def groups_of(tries: list[Attempt]) -> dict[str, list[str]]:
     """The control groups that are there for these runs, by run id; their names say whose they are."""
     found: dict[str, list[str]] = {}
@@ -211,7 +221,14 @@ def _attempt(paths: RunPaths, number: int) -> Attempt:
         _identity(evidence.worker),
         _identity(evidence.program),
         any((evidence.receipt, evidence.terminal, evidence.stopping)),
+        _command({} if evidence.header is None else evidence.header.detail),
     )
+
+
+def _command(detail: dict[str, object]) -> str:
+    argv = detail.get("argv")
+    words = shlex.join(map(str, argv)) if isinstance(argv, list) else ""
+    return words if len(words) <= _SHOWN else f"{words[:_SHOWN]}..."
 
 
 def _identity(form: object) -> ProcessIdentity | None:
