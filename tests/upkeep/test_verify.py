@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from durable_supervisor import Command, ErrorCode, Limits, Supervisor, SupervisorError, VerifyReport
+from durable_supervisor import Command, ErrorCode, Limits, Observer, Supervisor, SupervisorError, VerifyReport
 from durable_supervisor.journal import migrate
 from durable_supervisor.upkeep.backup import backup
 from durable_supervisor.upkeep.verify import verify
@@ -61,8 +61,9 @@ class Kept:
     def sql(self, *statements: str) -> None:
         """As nobody may who respects the guards."""
         with closing(sqlite3.connect(self.state_dir / "journal.db")) as conn:
-            guards = conn.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall()
-            for statement in (*(f"DROP TRIGGER {name}" for (name,) in guards), *statements):
+            guards = conn.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+            dropped, made_again = [f"DROP TRIGGER {name}" for name, _ in guards], [sql for _, sql in guards]
+            for statement in (*dropped, *statements, *made_again):
                 conn.execute(statement)
             conn.commit()
 
@@ -161,6 +162,12 @@ def call_it_not_started(kept: Kept) -> None:
     )
 
 
+def forget_a_guard(kept: Kept) -> None:
+    with closing(sqlite3.connect(kept.state_dir / "journal.db")) as conn:
+        conn.execute("DROP TRIGGER runs_words_fixed")
+        conn.commit()
+
+
 def damage_the_journal(kept: Kept) -> None:
     """Into the middle of its pages, not into its first."""
     path = kept.state_dir / "journal.db"
@@ -195,6 +202,19 @@ DAMAGE: dict[str, tuple[Callable[[Kept], None], set[tuple[str, str]]]] = {
         change("receipt", "'{}'"), {("error", "receipt_differs"), ("error", "outcome_differs")},
     ),
     "another outcome": (change("outcome", "'{}'"), {("error", "outcome_differs")}),
+    "another directory": (change("cwd", "'\"/elsewhere\"'"), {("error", "header_differs")}),
+    "a text that is none": (change("digests", "replace(digests, ':', ';')"), {("error", "journal_corrupt")}),
+    "a text with more behind it": (change("cwd", "'2' || cwd"), {("error", "journal_corrupt")}),
+    "a text that is not UTF-8": (change("cwd", "CAST(x'22ff22' AS TEXT)"), {("error", "journal_corrupt")}),
+    "a guard is gone": (forget_a_guard, {("error", "journal_damaged")}),
+    "a collected run's digests": (
+        lambda kept: kept.sql("UPDATE runs SET digests = replace(digests, 'argv', 'argw') WHERE serial = 1"),
+        {("error", "tombstone_differs")},
+    ),
+    "a collected run's outcome": (
+        lambda kept: kept.sql("UPDATE runs SET outcome = '{}' WHERE serial = 1"),
+        {("error", "journal_corrupt")},
+    ),
     "it never started": (call_it_not_started, {("error", "state_contradicted")}),
     "an attempt that never was": (
         change("attempt", "2"), {("error", "log_missing"), ("error", "journal_incomplete")},
@@ -239,6 +259,41 @@ async def test_damage(kept: Kept, what: str) -> None:
     assert not report.ok
     assert all(finding.path and finding.problem and finding.hint for finding in report.findings)
     assert tree_of(kept.state_dir) == before
+
+
+async def test_nothing_at_all_is_written(kept: Kept) -> None:
+    """Not even what SQLite makes beside a journal to read it."""
+    before = sorted(kept.state_dir.rglob("*"))
+    assert not kept.state_dir.joinpath("journal.db-shm").exists()
+    assert (await verify(kept.state_dir)).ok
+    assert sorted(kept.state_dir.rglob("*")) == before
+
+
+async def test_a_line_that_a_crash_cut_short_is_no_loss(kept: Kept) -> None:
+    log = kept.state_dir / "runs" / "collected.log"
+    log.write_bytes(log.read_bytes() + b"01234567 {")
+    report = await verify(kept.state_dir)
+    assert (report.ok, codes(report)) == (True, {("note", "tombstone_damaged")})
+
+
+async def test_damaged_tombstones_are_written_again_as_the_hint_says(kept: Kept) -> None:
+    log = kept.state_dir / "runs" / "collected.log"
+    flip(log, 40)
+    assert all("move the file away" in finding.hint for finding in (await verify(kept.state_dir)).findings)
+    log.rename(log.with_name("aside"))
+    async with Supervisor.open(kept.state_dir):
+        pass
+    log.with_name("aside").unlink()
+    assert (await verify(kept.state_dir)).findings == []
+
+
+@pytest.mark.parametrize("column", ["digests", "outcome", "limits"])
+async def test_a_damaged_row_is_an_error_of_ours_for_every_reader(kept: Kept, column: str) -> None:
+    change(column, "'{'")(kept)
+    async with Observer.open(kept.state_dir) as seen:
+        with pytest.raises(SupervisorError) as error:
+            await seen.inspect(kept.ids["small"])
+    assert error.value.code is ErrorCode.JOURNAL_CORRUPT
 
 
 async def test_a_journal_with_damaged_pages(kept: Kept) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 from . import migrate
 
@@ -10,6 +11,7 @@ _MOST = 20  # problems of one kind that are told
 
 SQL_INTEGRITY = "PRAGMA integrity_check(20)"
 SQL_MIGRATIONS = "SELECT name, sha256 FROM schema_migrations ORDER BY version"
+SQL_SCHEMA = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
 # What no constraint holds, since a run is written in one transaction: no row without its run.
 SQL_ORPHANS = {
     "attempts": "SELECT count(*) FROM attempts WHERE serial NOT IN (SELECT serial FROM runs)",
@@ -38,6 +40,15 @@ def orphans(conn: sqlite3.Connection) -> dict[str, int]:
 def without_attempt(conn: sqlite3.Connection) -> list[str]:
     """Runs whose attempt has no row of its own."""
     return [str(row[0]) for row in conn.execute(SQL_WITHOUT_ATTEMPT, (_MOST,))]
+
+
+def other_schema(conn: sqlite3.Connection) -> list[str]:
+    """Tables, indexes and guards that are not what the migrations make: also of those that are missing."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as sound:
+        migrate.migrate(sound, migrate.load()[: migrate.schema_version(conn)], 0)
+        made = {tuple(row) for row in sound.execute(SQL_SCHEMA)}
+    found = {tuple(row) for row in conn.execute(SQL_SCHEMA)}
+    return sorted({str(name) for name, _ in made ^ found})
 
 
 def other_migrations(conn: sqlite3.Connection) -> list[str]:

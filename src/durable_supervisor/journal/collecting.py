@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from ..model.states import RunState
 from . import meta, runs
 from .recover import Conflict, Rebuilt, RecoveredRun, rebuild
-from .rows import Document, RunRow, encode, run_row
+from .rows import Document, RunRow, decode, encode, run_row
 from .tombstones import Tombstone
 
 MARK = "collected_log"  # meta: the last line of collected.log that this journal knows
@@ -65,7 +64,7 @@ def kept_runs(conn: sqlite3.Connection, after_serial: int, limit: int) -> list[K
         KeptRun(
             serial, run_id, request_id, shard, RunState(state), attempt,
             state == RunState.NOT_STARTED.value and bool(retryable) and not stop_requested,
-            None if outcome is None else json.loads(outcome), json.loads(labels), ended_ns,
+            None if outcome is None else decode(outcome), decode(labels), ended_ns,
         )
         for serial, run_id, request_id, shard, state, attempt, retryable, stop_requested, outcome, labels,
         ended_ns in conn.execute(SQL_KEPT, (after_serial, limit))

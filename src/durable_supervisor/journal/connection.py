@@ -140,7 +140,7 @@ class Journal:
         self._check_open()
         try:
             return await thread.hop(self._reader, partial(in_snapshot, work=work))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise translate(error, Phase.READ) from error
 
     async def close(self) -> None:
@@ -242,7 +242,7 @@ async def _patiently(
     while True:
         try:
             return await thread.hop(connection, work)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             if not is_busy(error) or time.monotonic() >= deadline:
                 raise translate(error, Phase.OPEN) from error
             await asyncio.sleep(0.02)  # switching to WAL answers "busy" without having waited

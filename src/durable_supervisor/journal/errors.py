@@ -11,6 +11,8 @@ from ..model.states import RunState, Trigger
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _REFUSED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+# Of a text with a changed byte; it is Python's own error, and has no code.
+_UNDECODABLE = "Could not decode to UTF-8"
 # A full disk shows as these where SQLite extends its shared-memory file.
 _SHM_SPACE = {sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP}
 
@@ -58,6 +60,10 @@ def is_busy(error: BaseException) -> bool:
 
 def is_corrupt(error: BaseException) -> bool:
     """Does the file not read as a sound database?"""
+    if isinstance(error, UnicodeDecodeError):  # what SQLite complains of is no text itself
+        return True
+    if isinstance(error, sqlite3.OperationalError) and str(error).startswith(_UNDECODABLE):
+        return True
     return isinstance(error, sqlite3.DatabaseError) and primary_code(error) in _CORRUPT
 
 

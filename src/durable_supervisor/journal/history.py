@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from dataclasses import asdict, dataclass
 
@@ -11,7 +10,7 @@ from ..model.events import iso_time
 from ..model.schema import schema_name
 from ..model.states import RunState
 from . import runs
-from .rows import AttemptRow, Document, RunRow
+from .rows import AttemptRow, Document, RunRow, decode
 
 # By a scan of the feed: it has no index by run, since nothing that is quick asks for one.
 SQL_CHANGES = """
@@ -56,5 +55,5 @@ def of_run(conn: sqlite3.Connection, row: RunRow) -> History:
         known,
         runs.attempts(conn, known.serial),
         changes,
-        [(time_ns, json.loads(document)) for time_ns, document in words],
+        [(time_ns, decode(document)) for time_ns, document in words],
     )

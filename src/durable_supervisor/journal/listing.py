@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import heapq
-import json
 import sqlite3
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ..model.states import RunState
 from . import migrate
-from .rows import Document, RunRow, encode, run_row
+from .rows import Document, RunRow, decode, encode, run_row
 
 SQL_NEWEST = "SELECT * FROM runs WHERE serial < ? ORDER BY serial DESC LIMIT ?"
 # Collected runs have no labels.
@@ -123,7 +122,7 @@ def slot_rows(conn: sqlite3.Connection, boot_id: str) -> list[SlotRow]:
     return [
         SlotRow(
             run_id, owner, request_id, RunState(state), attempt, serial, priority, shard, boot_id, resolution,
-            None if evidence is None else json.loads(evidence), bool(stop_requested),
+            None if evidence is None else decode(evidence), bool(stop_requested),
         )
         for run_id, owner, request_id, state, attempt, serial, priority, shard, boot_id, resolution, evidence,
         stop_requested in conn.execute(SQL_SLOTS, (boot_id,))

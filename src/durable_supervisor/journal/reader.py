@@ -105,7 +105,7 @@ class JournalReader:
         with self._lock:
             try:
                 answer = in_snapshot(self._conn, work)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, UnicodeDecodeError) as error:
                 if self._changed():
                     raise busy(Phase.READ) from error
                 raise translate(error, Phase.READ) from error

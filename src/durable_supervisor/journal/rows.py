@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..model.errors import Phase
+from ..model.outcome import Outcome
 from ..model.states import RunState
+from .errors import corrupt
 
 Document = dict[str, Any]  # a JSON object
 
@@ -29,6 +32,20 @@ def encode_optional(value: object | None) -> str | None:
 # What `encode` wrote needs none of the checks that json.loads makes first: a list of
 # thousands of rows is decoded in half the time.
 _scan = json.JSONDecoder().raw_decode
+
+
+def decode(text: str) -> Any:
+    """What `encode` was given.
+
+    Raises SupervisorError ``JOURNAL_CORRUPT``: SQLite does not find a byte that was changed in a text.
+    """
+    try:
+        value, end = _scan(text)
+    except (TypeError, ValueError) as error:
+        raise corrupt(f"a row of the journal is damaged: {error}", Phase.READ) from error
+    if end != len(text):
+        raise corrupt(f"a row of the journal is damaged: more follows at char {end}", Phase.READ)
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +97,15 @@ class RunRow:
         return self.state is RunState.NOT_STARTED and self.retryable and not self.stop_requested
 
     @property
+    def how_it_ended(self) -> Outcome | None:
+        """Its outcome.  Raises as `decode`."""
+        try:
+            return None if self.outcome is None else Outcome.from_dict(self.outcome)
+        except (KeyError, TypeError, ValueError) as error:
+            problem = f"the outcome of run {self.run_id} is damaged: {error}"
+            raise corrupt(problem, Phase.READ) from error
+
+    @property
     def collected(self) -> bool:
         """Is this a tombstone?  Then its log is gone, or going."""
         return self.collected_ns is not None
@@ -93,19 +119,32 @@ _FIELDS = tuple(RunRow.__dataclass_fields__)
 
 
 def run_row(row: sqlite3.Row) -> RunRow:
-    """A `RunRow` from ``SELECT * FROM runs``; columns of a later schema are ignored."""
+    """A `RunRow` from ``SELECT * FROM runs``; columns of a later schema are ignored.
+
+    Raises as `decode`.
+    """
     columns = dict(zip(row.keys(), row, strict=True))  # by name, but without a search for each
     values = {name: columns[name] for name in _FIELDS if name in columns}  # an older schema has fewer
     for name in _JSON_COLUMNS:
-        text = values[name]
+        text = values.get(name)
         if text is not None:
-            values[name] = _scan(text)[0]
-    values["state"] = RunState(values["state"])
+            values[name] = decode(text)
+    values["state"] = _state(values["state"])
     values["retryable"] = bool(values["retryable"])
     values["stop_requested"] = bool(values["stop_requested"])
     survives = values["survives_unit_restart"]
     values["survives_unit_restart"] = None if survives is None else bool(survives)
-    return RunRow(**values)
+    try:
+        return RunRow(**values)
+    except TypeError as error:
+        raise corrupt(f"the journal's table of runs is damaged: {error}", Phase.READ) from error
+
+
+def _state(word: str) -> RunState:
+    try:
+        return RunState(word)
+    except ValueError as error:
+        raise corrupt(f"a row of the journal is damaged: {error}", Phase.READ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

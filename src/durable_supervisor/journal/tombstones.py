@@ -15,6 +15,11 @@ from .rows import RunRow
 
 FORMAT = 1
 
+_ANSWERED = (
+    "serial", "shard", "owner", "request_id", "limits", "completion", "digests", "key_id", "nested_in",
+    "survives_unit_restart", "priority", "state", "outcome", "retryable", "stop_requested",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
@@ -52,7 +57,7 @@ class Tombstone:
                 priority=row.priority,
                 state=row.state,
                 reason=row.reason,
-                outcome=None if row.outcome is None else Outcome.from_dict(row.outcome),
+                outcome=row.how_it_ended,
                 retryable=row.retryable,
                 stop_requested=row.stop_requested,
                 ended_ns=row.updated_ns if ended_ns is None else ended_ns,
@@ -64,6 +69,11 @@ class Tombstone:
         """Does the journal say the same of the run, but perhaps not yet that it is collected?"""
         last = self.run.attempts[-1].attempt
         return row is not None and (row.state, row.attempt) == (self.run.state, last)
+
+    def differs(self, other: Tombstone) -> bool:
+        """Would a late repeat be answered otherwise?  Times and words may be those of a `recover`."""
+        mine, its = self.run, other.run
+        return any(getattr(mine, name) != getattr(its, name) for name in _ANSWERED)
 
     def to_dict(self) -> dict[str, object]:
         """Its line in ``collected.log``; times are Unix nanoseconds."""

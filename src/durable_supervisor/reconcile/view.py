@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..journal.rows import RunRow
-from ..model.outcome import Outcome
 from ..model.states import JUDGED_STATES
 from ..model.view import RunView
 from .build import health
@@ -52,7 +51,7 @@ def of_row(row: RunRow) -> RunView:
         completion=row.completion,
         created_ns=row.created_ns,
         updated_ns=row.updated_ns,
-        outcome=None if row.outcome is None else Outcome.from_dict(row.outcome),
+        outcome=row.how_it_ended,
         program=row.program,
         worker=row.worker,
         receipt=row.receipt,

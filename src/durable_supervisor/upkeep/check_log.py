@@ -21,7 +21,10 @@ from ..runlog.files import NotRegularError, list_segments, open_regular
 from ..runlog.paths import FIRST, RunPaths
 from ..runlog.walk import Walker
 
-_ASKED = ("serial", "owner", "request_id", "digests", "key_id", "completion", "limits")
+_ASKED = (
+    "serial", "owner", "request_id", "digests", "key_id", "completion", "limits", "argv", "cwd",
+    "env_names", "labels", "nested_in", "survives_unit_restart", "priority",
+)  # fmt: skip
 _STATUS = {
     "missing": "there is no log",
     "not_regular": "a link, pipe or directory is in the log's place",

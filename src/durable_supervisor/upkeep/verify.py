@@ -37,6 +37,8 @@ _JOURNAL = frozenset({
 Tell = Callable[[str, int, int], object]
 """Hears what is being done, how much of it is done, and of how much."""
 
+OpenJournal = Callable[[str], JournalReader]
+
 
 async def verify(
     path: str | os.PathLike[str] | None = None, *, tell: Tell = lambda step, done, of: None
@@ -53,7 +55,7 @@ async def verify(
     try:
         if os.path.isfile(place.path):
             return await _bundle(place.path, errand)
-        return await _Directory(place, errand, tell).verify()
+        return await _directory(place, errand, tell)
     except OSError as error:
         if is_shortage(error):
             raise short_of(error, Phase.READ) from error
@@ -67,9 +69,21 @@ async def _bundle(path: str, errand: Errand) -> VerifyReport:
     return report
 
 
+async def _directory(place: StateDir, errand: Errand, tell: Tell) -> VerifyReport:
+    """Where nobody is at work not even the -shm file is made that SQLite wants for reading."""
+    if manifest.is_unused(place.path) or not directory.is_owned(place):
+        try:
+            return await _Directory(place, errand, tell, JournalReader.open_at_rest).verify()
+        except SupervisorError as error:
+            if error.code is not ErrorCode.BUSY:
+                raise  # else somebody came meanwhile
+    return await _Directory(place, errand, tell, JournalReader.open).verify()
+
+
 class _Directory:
-    def __init__(self, place: StateDir, errand: Errand, tell: Tell) -> None:
+    def __init__(self, place: StateDir, errand: Errand, tell: Tell, open_journal: OpenJournal) -> None:
         self._place = place
+        self._open_journal = open_journal
         self._errand = errand
         self._tell = tell
         self._report = VerifyReport(place.path, "directory")
@@ -80,7 +94,7 @@ class _Directory:
         self._tell("reading files", 0, 1)
         await in_thread(partial(check_manifest, self._place.path, report, self._errand.check))
         try:
-            reader = await in_thread(self._open)
+            reader = await in_thread(partial(self._open_journal, self._place.journal))
         except SupervisorError as error:
             if error.code not in _JOURNAL:
                 raise
@@ -94,10 +108,6 @@ class _Directory:
     def _files(self, known: Callable[[str], bool]) -> None:
         owned = directory.is_owned(self._place)
         check_files(self._place.path, self._report, known, owned=owned)
-
-    def _open(self) -> JournalReader:
-        unused = manifest.is_unused(self._place.path)
-        return (JournalReader.open_at_rest if unused else JournalReader.open)(self._place.journal)
 
     async def _all(self, reader: JournalReader) -> None:
         in_thread, report = self._errand.run, self._report
