@@ -7,7 +7,7 @@ import signal as signals
 import time
 from collections.abc import Callable, Mapping
 
-from durable_supervisor.model.confining import enforcement_words
+from durable_supervisor.model.confining import confined_words
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.quantities import size
 from durable_supervisor.model.start_failure import start_failure_words
@@ -187,11 +187,6 @@ def _finished(detail: Form) -> str:
     return ", ".join(words)
 
 
-def _confined(detail: Form) -> str:
-    found = enforcement_words(detail.get("enforcement"))
-    return "; ".join(f"{axis} {words}" for axis, words in found.items())
-
-
 def _reason(detail: Form) -> str:
     return " ".join(str(detail[key]) for key in ("reason", "error", "path") if detail.get(key))
 
@@ -204,7 +199,7 @@ _EVENTS: dict[str, Callable[[Form], str]] = {
     Kind.RUN_UNKNOWN: _reason,
     Kind.RUN_QUARANTINED: _reason,
     Kind.PROGRAM_SPAWNED: _spawned,
-    Kind.PROGRAM_CONFINED: _confined,
+    Kind.PROGRAM_CONFINED: confined_words,
     Kind.PROGRAM_SIGNALLED: _signalled,
     Kind.PROGRAM_EXITED: _exited,
     Kind.OUTPUT_DROPPED: _dropped,

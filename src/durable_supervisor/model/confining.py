@@ -47,6 +47,12 @@ def enforcement_words(report: object) -> dict[str, str]:
     return {} if set(found) == {"tree"} else found
 
 
+def confined_words(detail: Mapping[str, object]) -> str:
+    """A ``program.confined`` event on one line."""
+    found = enforcement_words(detail.get("enforcement"))
+    return "; ".join(f"{axis} {words}" for axis, words in found.items())
+
+
 def _is_asked(axis: object) -> bool:
     return isinstance(axis, Mapping) and axis.get("requested") is not None
 

@@ -7,7 +7,7 @@ import shlex
 import signal as signals
 from collections.abc import Callable, Mapping
 
-from ...model.confining import enforcement_words
+from ...model.confining import confined_words
 from ...model.events import Kind
 from ...model.quantities import number, size
 from ...model.view import RunView
@@ -168,15 +168,10 @@ def _finished(detail: Form) -> str:
     return ", ".join(words)
 
 
-def _confined(detail: Form) -> str:
-    found = enforcement_words(detail.get("enforcement"))
-    return "; ".join(f"{axis} {words}" for axis, words in found.items())
-
-
 _EVENTS: dict[str, Callable[[Form], str]] = {
     Kind.RUN_DISPATCHED: _dispatched,
     Kind.PROGRAM_SPAWNED: _spawned,
-    Kind.PROGRAM_CONFINED: _confined,
+    Kind.PROGRAM_CONFINED: confined_words,
     Kind.PROGRAM_RELEASED: lambda detail: "the gate is open",
     Kind.PROGRAM_EXITED: exit_words,
     Kind.RUN_STOPPING: _stopping,
