@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import shlex
 import signal
@@ -16,6 +15,7 @@ from typing import Any, Literal, Self
 
 from ..model.command import Command
 from ..model.policy import Access, Grant
+from .reports import records
 
 Child = Literal["plain", "session", "daemon"]
 
@@ -163,7 +163,7 @@ class FakeProgram:
     @property
     def executions(self) -> list[Execution]:
         """Every execution so far, in the order they began."""
-        return _executions(self._records())
+        return _executions(records(self.folder / "ledger"))
 
     @property
     def ran(self) -> bool:
@@ -221,13 +221,6 @@ class FakeProgram:
             file.write(body)
         self._written = True
 
-    def _records(self) -> list[dict[str, Any]]:
-        try:
-            lines = (self.folder / "ledger").read_bytes().splitlines()
-        except FileNotFoundError:
-            return []
-        return [json.loads(line) for line in lines]
-
 
 class FakePrograms:
     """Makes fake programs, each in a folder of its own: the fixture ``fake_program``."""
@@ -244,20 +237,20 @@ class FakePrograms:
         return FakeProgram(folder)
 
 
-def _executions(records: list[dict[str, Any]]) -> list[Execution]:
+def _executions(ledger: list[dict[str, Any]]) -> list[Execution]:
     """In the order of their first records: each execution's own are in order, those of several mixed."""
     by_key: dict[str, list[dict[str, Any]]] = {}
-    for record in records:
+    for record in ledger:
         by_key.setdefault(record["key"], []).append(record)
     return [_execution(own) for own in by_key.values()]
 
 
-def _execution(records: list[dict[str, Any]]) -> Execution:
+def _execution(own: list[dict[str, Any]]) -> Execution:
     def of(event: str, name: str) -> list[Any]:
-        return [record[name] for record in records if record["event"] == event]
+        return [record[name] for record in own if record["event"] == event]
 
-    begin = records[0]
-    ended = next((record for record in records if record["event"] == "end"), {})
+    begin = own[0]
+    ended = next((record for record in own if record["event"] == "end"), {})
     return Execution(
         **{name: begin[name] for name in ("pid", "argv", "cwd", "env_names", "env")},
         stdin=b"".join(map(base64.b64decode, of("stdin", "data"))),

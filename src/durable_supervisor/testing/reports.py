@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 VARIABLE = "DURABLE_SUPERVISOR_TEST_REPORT"
 
@@ -26,8 +27,13 @@ def report(**facts: object) -> None:
 
 def reported(path: Path) -> dict[str, object]:
     """All that was reported so far; of two facts with one name, the later."""
+    return {name: value for record in records(path) for name, value in record.items()}
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """The JSON lines of a file that somebody may be appending to: a line without its end is not there yet."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
-        return {}
-    return {name: value for line in lines for name, value in json.loads(line).items()}
+        return []
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
