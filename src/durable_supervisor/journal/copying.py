@@ -22,7 +22,7 @@ COPIED = "copied"  # meta: only the journal of a copy has it
 SQL_TRIGGER = "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = 'meta_directory_id_fixed'"
 SQL_DROP_TRIGGER = "DROP TRIGGER meta_directory_id_fixed"
 SQL_KEPT = "SELECT * FROM runs WHERE collected_ns IS NULL AND serial > ? ORDER BY serial LIMIT ?"
-SQL_OF_BEFORE = "SELECT * FROM runs WHERE serial > ? ORDER BY serial LIMIT ?"  # there was collecting
+SQL_ALL = "SELECT * FROM runs WHERE serial > ? ORDER BY serial LIMIT ?"  # of a schema without collecting
 SQL_COUNT = "SELECT count(*) FROM runs"
 SQL_COUNT_KEPT = "SELECT count(*) FROM runs WHERE collected_ns IS NULL"
 SQL_COUNT_COLLECTED = "SELECT count(*) FROM runs WHERE collected_ns IS NOT NULL"
@@ -102,7 +102,7 @@ def knows_collected(conn: sqlite3.Connection) -> bool:
 
 def kept_runs(conn: sqlite3.Connection, after_serial: int, limit: int) -> list[RunRow]:
     """Runs with a greater serial that are not collected, oldest first."""
-    query = SQL_KEPT if knows_collected(conn) else SQL_OF_BEFORE
+    query = SQL_KEPT if knows_collected(conn) else SQL_ALL
     return [run_row(row) for row in conn.execute(query, (after_serial, limit))]
 
 
