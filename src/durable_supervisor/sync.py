@@ -220,7 +220,12 @@ async def _close(items: AsyncGenerator[Any, None]) -> None:
 
 
 def _foreign(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
-    """Raises ``INVALID_REQUEST`` for the loop that this very thread runs: it would wait for itself."""
+    """Raises ``INVALID_REQUEST`` for a loop that would be waited for in vain.
+
+    That is one that does not run, be it that it is about to, and the one that this very thread runs.
+    """
+    if not loop.is_running():
+        raise invalid("supervisor", "lives in a loop that does not run", "keep its loop running in a thread")
     try:
         mine = asyncio.get_running_loop()
     except RuntimeError:

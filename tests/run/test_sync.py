@@ -122,6 +122,28 @@ async def test_it_does_not_wait_for_the_loop_it_blocks(state_dir: Path) -> None:
         assert result.success
 
 
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_loop_that_nobody_runs_is_not_waited_for(state_dir: Path, closed: bool) -> None:
+    loop = asyncio.new_event_loop()
+
+    async def opened() -> Supervisor:
+        return await Supervisor.open(state_dir)
+
+    sup = loop.run_until_complete(opened())
+    try:
+        if closed:
+            loop.run_until_complete(sup.close())
+            loop.close()
+        for call in (sync.run, sync.stream, sync.spawn):
+            with pytest.raises(SupervisorError) as caught:
+                call(Command(argv=["true"]), supervisor=sup)
+            assert (caught.value.code, caught.value.details["field"]) == ("INVALID_REQUEST", "supervisor")
+    finally:
+        if not closed:
+            loop.run_until_complete(sup.close())
+            loop.close()
+
+
 def test_who_cannot_answer(state_dir: Path) -> None:
     with durable_supervisor_observer(state_dir) as observer, pytest.raises(SupervisorError) as caught:
         sync.run(Command(argv=["true"]), supervisor=observer)  # type: ignore[arg-type]
