@@ -160,7 +160,10 @@ async def test_it_is_awaited_or_entered(sup: Supervisor, marker: Marker) -> None
         assert same is process
     gone(marker)
     starting = [spawn(Command(argv=["true"]), supervisor=sup) for _ in range(2)]
-    assert len({one.run_id for one in await asyncio.gather(*starting)}) == 2
+    processes = await asyncio.gather(*starting)
+    assert len({one.run_id for one in processes}) == 2
+    for one in processes:
+        await one.close()
     async with refused(ErrorCode.INVALID_REQUEST):
         _ = spawn(Command(argv=["no-such-program"]), supervisor=sup)  # said at once, as by stream()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
@@ -62,6 +63,7 @@ class Held:
         self._grace: float | None = None  # for the next stop; None: the run's own
         self._deserted = False  # whoever answered does so no more
         self._fault: BaseException | None = None  # of what was to be fed to it
+        self._left = False
         self._helpers: set[asyncio.Task[Any]] = set()
         self._forget: Callable[[], None] = lambda: None
 
@@ -161,6 +163,7 @@ class Held:
 
     async def leave(self, error: BaseException | None = None) -> None:
         """The end of the call: `abandon` what has not ended, then `release`."""
+        self._left = True
         try:
             await self.abandon(error)
         finally:
@@ -174,6 +177,16 @@ class Held:
             one.cancel()
         if helpers:
             await asyncio.wait(helpers)
+
+    def dropped(self, holder: object) -> None:
+        """``holder`` is finalized: warn if its run may go on, and nobody can end it any more.
+
+        A detached one may be let go on purpose.
+        """
+        if self.run_id is None or self.over or self._left or not self.asked.scoped:
+            return
+        words = f"{type(holder).__name__} of run {self.run_id} was never closed"
+        warnings.warn(words, ResourceWarning, stacklevel=2, source=holder)
 
     # Its end.
 

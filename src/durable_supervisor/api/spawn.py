@@ -80,6 +80,9 @@ class Process:
     ) -> None:
         await self._held.leave(error)
 
+    def __del__(self) -> None:
+        self._held.dropped(self)
+
     @property
     def run_id(self) -> str | None:
         """None where it was called off before its start."""

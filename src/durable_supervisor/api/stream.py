@@ -83,6 +83,10 @@ class Stream:
     ) -> None:
         await self._held.leave(error)
 
+    def __del__(self) -> None:
+        if self._entered is not None:
+            self._entered.dropped(self)
+
     @property
     def run_id(self) -> str | None:
         """None where it was called off before its start."""
