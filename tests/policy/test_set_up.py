@@ -81,9 +81,7 @@ def test_without_namespaces_what_is_left_is_told(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("able")
 def test_what_is_required_and_not_to_be_had_is_never_executed(tmp_path: Path) -> None:
     with pytest.raises(NotExecuted) as caught:
-        carried_out(
-            a_plan(tmp_path, "files"), ["/bin/sh", "-c", SCRIPT], str(tmp_path), without=LACKING
-        )
+        carried_out(a_plan(tmp_path, "files"), ["/bin/sh", "-c", SCRIPT], str(tmp_path), without=LACKING)
     assert caught.value.args[0] == "files"
     assert not (tmp_path / "made").exists()
 
@@ -186,6 +184,34 @@ def test_a_program_that_could_not_be_confined_is_never_executed(
 ) -> None:
     done = gate(tmp_path, confine)
     assert done.stdout.strip() == said
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_set_up_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    """As in a file system that does not answer."""
+    code = textwrap.dedent("""
+        import os, signal, sys
+        sys.path.insert(0, sys.argv[1])
+        from durable_supervisor.process import gate
+        from durable_supervisor.process.program import ConfinementRefused
+
+        def confine():
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return b"confined"
+
+        gate.CONFINE_SECONDS = 0.2
+        program = gate.Program("/bin/touch", ["touch", sys.argv[2]], "/", {}, 0o077)
+        try:
+            gate.fork_paused(program, gate.Stdio(0, 1, 2), confine)
+        except ConfinementRefused as refusal:
+            print(refusal.axis, refusal.reason)
+        print(os.waitstatus_to_exitcode(os.wait()[1]))
+    """)
+    argv = [sys.executable, "-I", "-S", "-c", code, str(SOURCE), str(tmp_path / "made")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    said, status = done.stdout.splitlines()
+    assert said.startswith("files set-up took longer than 0.2 s")
+    assert int(status) == -signal.SIGKILL
     assert not (tmp_path / "made").exists()
 
 

@@ -14,17 +14,20 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import select
 import signal
 import struct
+import time
 from collections.abc import Callable
 
 from .failpoints import failpoint
-from .program import StartFailure
+from .program import ConfinementRefused, StartFailure
 
 _FAILURE = struct.Struct("<iB")
 _STEPS = ("cwd", "exec", "prepare", "confine")
 _CWD, _EXEC, _PREPARE, _CONFINE = range(len(_STEPS))
 _NEVER_RELEASED = 127
+CONFINE_SECONDS = 30.0  # a granted file system may not answer: nobody serves a stop or a deadline meanwhile
 # A worker has no descriptor as high as this when it forks: it has just begun.  (One that waited in the
 # queue may have, of whoever is connected to it: they close at exec, and none of them is a lock.)
 _ABOVE = 128
@@ -97,10 +100,16 @@ class PausedProgram:
             raise failure
 
     def receive_report(self, pipe: int) -> None:
-        """Wait until it is confined.  Raises StartFailure when it cannot say so: it is gone then."""
-        with open(pipe, "rb") as reader:
-            self.report = reader.read()
-        if not self.report:
+        """Wait until it is confined.  Raises StartFailure when it cannot say so: it is gone, or dying."""
+        report = _read_within(CONFINE_SECONDS, pipe)
+        os.close(pipe)
+        if report is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.abandon()  # and not waited for: the kernel may never get it out of that file system
+            reason = f"set-up took longer than {CONFINE_SECONDS:g} s: does a granted file system not answer?"
+            raise ConfinementRefused("files", reason, self._path)
+        self.report = report
+        if not report:
             os.close(self._gate)
             failure = self._read_failure()
             os.waitid(os.P_PID, self.pid, os.WEXITED)
@@ -182,6 +191,20 @@ def _child(program: Program, stdio: Stdio, pipes: list[int], confine: Callable[[
         os.write(failure, _FAILURE.pack(errno.EINVAL, step))
     finally:
         os._exit(_NEVER_RELEASED)
+
+
+def _read_within(seconds: float, pipe: int) -> bytes | None:
+    """All that comes up to its end; None where that takes longer."""
+    deadline = time.monotonic() + seconds
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    read = bytearray()
+    while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        piece = os.read(pipe, 65536)
+        if not piece:
+            return bytes(read)
+        read += piece
+    return None
 
 
 def _report(report: bytes, pipe: int) -> None:
