@@ -17,6 +17,8 @@ from .links import ExitWatch
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.25
 _ASK_AFTER = 0.05
+_UNOWNED_SECONDS = 1.0  # the next owner is there within a fraction of it, if there is one
+_OWNED_SECONDS = 15.0  # many runs that were lost at once are judged in a few
 
 
 class Watch:
@@ -102,6 +104,34 @@ class Newsroom:
             if news.followers == 0:
                 del self._news[run_id]
                 news.close()
+
+
+class LastWord:
+    """Patience with the owner: a run is over by its evidence, and log and journal are yet to say so.
+
+    Without an owner nobody will, unless the next one comes soon.  One that stands still, or whose disk
+    is full, has its bound as well: what evidence shows is so without its word.
+    """
+
+    def __init__(self) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._pause = _FIRST_PAUSE
+        self._began: float | None = None
+        self._owned = 0.0
+
+    def may_come(self, owned: bool) -> bool:
+        """Is it worth to wait on?  ``owned``: does anybody own the directory now?"""
+        now = self._clock()
+        if self._began is None:
+            self._began = self._owned = now
+        if owned:
+            self._owned = now
+        return now - self._owned < _UNOWNED_SECONDS and now - self._began < _OWNED_SECONDS
+
+    async def moment(self) -> None:
+        """The time until the next look; ever longer ones."""
+        await asyncio.sleep(self._pause)
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
 
 async def worker_exit(seen: RunView, pause: float, timeout: float | None) -> None:

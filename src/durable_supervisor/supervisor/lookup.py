@@ -140,5 +140,8 @@ class Lookup:
         """The run's files, held open.  Close it.  Raises ``RUN_COLLECTED``."""
         return await self._read(lambda: self._reading.snapshot(row))
 
+    async def owned(self) -> bool:
+        return await self._read(self._reading.owned)
+
     def paths(self, row: RunRow) -> RunPaths:
         return self._reading.paths(row)

@@ -22,7 +22,7 @@ from . import state_dir as directory
 from .acknowledging import Acknowledger
 from .attach import Attachment
 from .controls import Controller
-from .follow import Newsroom, identity, worker_exit
+from .follow import LastWord, Newsroom, identity, worker_exit
 from .lookup import Lookup
 from .state_dir import StateDir
 
@@ -136,6 +136,8 @@ class Observer:
     ) -> AsyncGenerator[Event, None]:
         """Every event after the cursor, each once and in order, until the run is over.
 
+        The last one is the run's end, in the worker's words or the owner's.  Where a worker was killed and
+        nobody owns the directory, there is none as long as that is so: it goes without, after a second.
         Stopping to iterate stops nothing else.  A slow consumer costs only itself: events
         wait in the log.
         """
@@ -156,21 +158,27 @@ class Observer:
         """As `follow`, in the pages that the events are read in; none is empty."""
         wanted = kinds_of(kinds)
         row = await self._lookup.row(run)
-        over = False
+        last, word = False, LastWord()
         with self._newsroom.of(row.run_id, self._lookup.paths(row)) as news:
             while True:
                 page = await self._lookup.page(row, after, limit, wanted, output)
                 if page.events:
                     yield page
                 moved, after = page.next_after > after, page.next_after
-                if page.end or (over and not moved):
+                if page.end or (last and not moved):
                     return
-                if moved or over:
+                if moved:
                     continue
                 seen = await self._lookup.view(row.run_id)
-                over = seen.state in OVER
-                if not over:
+                row = await self._lookup.row(row.run_id)  # another attempt has another log
+                if seen.state not in OVER:
+                    word = LastWord()
                     await self._lookup.unless_closed(news.after(after, identity(seen.worker)))
+                # The log is written before the journal: once that knows the end, one more page has all.
+                elif row.state is seen.state or not word.may_come(await self._lookup.owned()):
+                    last = True
+                else:
+                    await self._lookup.unless_closed(word.moment())
 
     def attach(self, run: str, *, after: int = 0) -> Attachment:
         """The run's backlog after the cursor, then what comes live, with its controls at hand."""

@@ -25,7 +25,7 @@ from ..reconcile.view import view
 from ..runlog.paths import RunPaths, find_run
 from ..runlog.reader import LogReader
 from .live import with_live_figures
-from .state_dir import StateDir
+from .state_dir import StateDir, owner_pid
 
 if TYPE_CHECKING:
     from ..bundle.snapshot import Snapshot
@@ -167,6 +167,10 @@ class Reading:
         from ..journal import history  # for a bundle alone
 
         return self._read(lambda conn: history.of_run(conn, row))
+
+    def owned(self) -> bool:
+        """Is somebody there who writes down what the evidence shows?  As its name in the directory says."""
+        return owner_pid(self._place) is not None
 
     def paths(self, row: RunRow) -> RunPaths:
         return RunPaths(self._place.runs, row.shard, row.run_id)
