@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from durable_supervisor.process.identity import Stat, read_stat
+from durable_supervisor.supervisor.state_dir import StateDir, owner_pid
 from durable_supervisor.testing.crash import points
 from tests.lab.model import actors
 from tests.lab.model.books import Books
@@ -27,6 +28,8 @@ WANTED = {"owner": 1, "session": 2, "client": 1, "observer": 1}  # how many of e
 ARMED = 0.35  # share of hosts that carry an armed failpoint
 FULL_STEPS = 20
 PAUSE = 0.012  # seconds that a step takes at least
+# Followers give up waiting for an owner's word somewhat later; and they may have done so a moment ago.
+UNOWNED, STANDING, AGO = 0.7, 12.0, 4.0
 # What a caller may be told while owners come and go.  Anything else ends the experiment.
 PASSING = frozenset({
     "BUSY", "CAPACITY_EXHAUSTED", "NOT_CONFIRMED", "NOT_RESOLVABLE", "NOT_RUNNING", "NOT_STARTED",
@@ -62,6 +65,7 @@ class Follower:
     run: str
     actor: int | None = None  # pid
     done: bool = False
+    alone: bool = False  # it came to the end while nobody had owned the directory for long
 
 
 class Driver:
@@ -85,6 +89,8 @@ class Driver:
         self.calmed: set[str] = set()  # runs that were ended when all was over
         self.steps = 0
         self.full_until = 0  # until which step nothing new is started: all slots are taken
+        self._owned = self._moving = time.monotonic()  # when an owner was last seen, and seen to move
+        self._alone = 0.0  # when that had last been too long ago
         self._asked: dict[tuple[int, int], tuple[str, dict[str, Any]]] = {}
         self._buffers: dict[int, bytes] = {}
         self._wake: list[tuple[float, str, Any]] = []
@@ -106,6 +112,7 @@ class Driver:
 
     def let_pass(self, seconds: float = PAUSE) -> None:
         self.listen(seconds)
+        self.look_for_owner()
         self.rouse()
 
     def people(self, rng: random.Random) -> None:
@@ -116,6 +123,16 @@ class Driver:
             lacking = ["daemon"]
         if lacking and rng.random() < (0.3 if self.herd.alive(*HOSTS) else 1.0):
             self.hire(rng.choice(lacking), rng)
+
+    def look_for_owner(self) -> None:
+        """Would a follower now wait for one's word?"""
+        now, pid = time.monotonic(), owner_pid(StateDir(str(self.state)))
+        stat = None if pid is None else read_stat(pid)
+        if stat is not None:
+            self._owned = now
+            self._moving = self._moving if stat.state == "T" else now
+        if now - self._owned > UNOWNED or now - self._moving > STANDING:
+            self._alone = now
 
     def hire(self, role: str, rng: random.Random | None = None) -> Child:
         armed = ""
@@ -212,7 +229,7 @@ class Driver:
         elif op == "follow":
             for follower in self.followers:
                 if follower.name == arguments["name"]:
-                    follower.done = True
+                    follower.done, follower.alone = True, time.monotonic() - self._alone < AGO
         elif op == "settle":
             self.calmed.update(answer)
             self.settlings += 1
