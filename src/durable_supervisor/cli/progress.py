@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+
+from durable_supervisor.model.progress import Tell, quiet
 
 from . import out
 
 _TELL_EVERY = 2.0  # seconds
 
 
-def progress() -> Callable[[str, int, int], None]:
+def progress() -> Tell:
     """Call it with what is being done, how much of it is done, and of how much: a line now and then."""
     if not out.is_terminal(out.STDERR):
-        return lambda step, done, of: None
+        return quiet
     told = time.monotonic()
 
     def tell(step: str, done: int, of: int) -> None:

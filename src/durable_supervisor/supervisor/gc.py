@@ -21,6 +21,7 @@ from ..journal.rows import RunRow
 from ..journal.tombstones import Tombstone
 from ..model.collecting import MOST_NAMED, Criteria, GcReport, GcRun
 from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.progress import Tell
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.locks import LockState, probe_lock
@@ -37,13 +38,6 @@ from .state_dir import StateDir, unusable
 from .tasks import Tasks
 
 BATCH = 250  # runs; others' starts wait for a transaction of so many
-
-Tell = Callable[[str, int, int], object]
-"""Hears, in the loop, ``looking`` or ``collecting``, and how many of how many are done."""
-
-
-def quiet(step: str, done: int, of: int) -> None:
-    """Nobody wants to hear it."""
 
 
 class _Call:

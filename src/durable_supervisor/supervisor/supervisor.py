@@ -19,6 +19,7 @@ from ..model.errors import SupervisorError
 from ..model.ids import new_id
 from ..model.platform import check_platform
 from ..model.policy import Policy
+from ..model.progress import Tell, quiet
 from ..model.request import DEFAULT_OWNER, Lifetime, Queueing, StartRequest, lifetime_of
 from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
 from ..model.view import RunView
@@ -32,7 +33,7 @@ from .admission import Host, Prepared
 from .capabilities import capabilities
 from .dispatch import Dispatcher
 from .endings import Endings
-from .gc import Collector, Tell, quiet
+from .gc import Collector
 from .hosting import read_host
 from .leftovers import Leftovers
 from .links import WorkerLink
@@ -332,9 +333,8 @@ class Supervisor(Observer):
         apply: bool = False,
         tell: Tell = quiet,
     ) -> GcReport:
-        """By `Criteria`, which logs may go; with ``apply`` they go.  ``tell``: see `gc.Tell`.
-
-        Raises ``INVALID_REQUEST``, ``NO_SPACE``, ``BUSY``.
+        """By `Criteria`, which logs may go; with ``apply`` they go.  ``tell`` hears of ``looking`` and
+        ``collecting``.  Raises ``INVALID_REQUEST``, ``NO_SPACE``, ``BUSY``.
         """
         self._lookup.check_open()
         asked = Criteria(older_than=older_than, keep=keep, max_bytes=max_bytes, label=label)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from functools import partial
 
@@ -23,13 +23,14 @@ from ..journal.rows import RunRow
 from ..model.backup import BackupReport
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.ids import new_id
+from ..model.progress import Tell, quiet
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..process.open_files import raise_limit
 from ..process.shortage import is_shortage
 from ..reconcile.observe import Place
 from ..runlog.collected import Mark
-from ..runlog.files import FULL_ERRNOS, create_file, fsync_dir, make_dir, write_all
+from ..runlog.files import FULL_ERRNOS, fsync_dir, make_dir
 from ..runlog.paths import RunPaths
 from ..supervisor import state_dir as directory
 from ..supervisor.collected import compare_with_tombstones
@@ -42,15 +43,12 @@ from .settling import settle
 _PAGE = 64
 _OF_NO_FILE = str(Mark(0, 1, ""))  # what the journal has of `collected.log` is written again
 
-Tell = Callable[[str, int, int], object]
-"""Hears what is being done (``copying``, ``syncing``, ``reading it back``), how much of it, of how much."""
-
 
 async def backup(
     dest: str | os.PathLike[str],
     *,
     state_dir: str | os.PathLike[str] | None = None,
-    tell: Tell = lambda step, done, of: None,
+    tell: Tell = quiet,
 ) -> BackupReport:
     """Copy a state directory to ``dest``, a new directory.
 
@@ -98,7 +96,7 @@ class _Backup:
             await self._errand.run(partial(copying.copy_to, reader, self._copy.journal))
             failpoint("backup.journal_copied")
             key = directory.load_key(self._source, create=False)
-            await self._errand.run(partial(_write, self._copy.key, key))
+            await self._errand.run(partial(manifest.write_file, self._copy.key, key))
             async with await Journal.open(self._copy.journal, create=False) as journal:
                 mark = await self._adopt(journal, made_ns)
                 await self._copy_logs(journal, reader, mark)
@@ -246,16 +244,6 @@ def _put_in_place(made: str, path: str) -> None:
         raise invalid("dest", "is there by now", "give a new name") from None
     failpoint("backup.renamed")
     fsync_dir(os.path.dirname(path))
-
-
-def _write(path: str, content: bytes) -> None:
-    fd = create_file(path)
-    try:
-        _, number = write_all(fd, [content], 0, len(content))
-    finally:
-        os.close(fd)
-    if number:
-        raise OSError(number, os.strerror(number), path)
 
 
 def _failed(error: OSError, path: str) -> SupervisorError:

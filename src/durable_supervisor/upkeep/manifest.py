@@ -90,17 +90,22 @@ def write(path: str, report: BackupReport, mark: CopyMark, files: dict[str, Dige
         "left_out": report.left_out,
         "files": {name: {"size": one.size, "sha256": one.sha256} for name, one in files.items()},
     }
-    text = (json.dumps(form, indent=1, allow_nan=False) + "\n").encode("ascii")
-    fd = create_file(os.path.join(path, MANIFEST))
+    text = json.dumps(form, indent=1, allow_nan=False) + "\n"
+    write_file(os.path.join(path, MANIFEST), text.encode("ascii"))
+    for folder, _, _ in os.walk(path):
+        fsync_dir(folder)
+
+
+def write_file(path: str, content: bytes) -> None:
+    """A new file, on the disk when this returns.  Raises OSError."""
+    fd = create_file(path)
     try:
-        _, number = write_all(fd, [text], 0, len(text))
+        _, number = write_all(fd, [content], 0, len(content))
         if number:
-            raise OSError(number, os.strerror(number), MANIFEST)
+            raise OSError(number, os.strerror(number), path)
         os.fsync(fd)
     finally:
         os.close(fd)
-    for folder, _, _ in os.walk(path):
-        fsync_dir(folder)
 
 
 def is_unused(path: str) -> bool:

@@ -13,6 +13,7 @@ from ..journal.reader import JournalReader
 from ..journal.rows import RunRow
 from ..model.backup import MANIFEST
 from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.progress import Tell, quiet
 from ..model.verify import VerifyReport
 from ..process.clock import boot_id
 from ..process.open_files import raise_limit
@@ -34,15 +35,10 @@ _JOURNAL = frozenset({
     ErrorCode.STATE_DIR_REFUSED,
 })  # fmt: skip
 
-Tell = Callable[[str, int, int], object]
-"""Hears what is being done, how much of it is done, and of how much."""
-
 OpenJournal = Callable[[str], JournalReader]
 
 
-async def verify(
-    path: str | os.PathLike[str] | None = None, *, tell: Tell = lambda step, done, of: None
-) -> VerifyReport:
+async def verify(path: str | os.PathLike[str] | None = None, *, tell: Tell = quiet) -> VerifyReport:
     """Look at everything: a state directory, also one in use, a backup, or a bundle (a file).
 
     ``path``: else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's state directory.  What is wrong is in
