@@ -59,6 +59,21 @@ async def test_a_conversation(answers: Any) -> None:
     assert (seen.lifetime, seen.limits["timeout"]) == ("scope", None)
 
 
+async def test_starts_as_tasks_of_their_own(answers: Any) -> None:
+    async with asyncio.TaskGroup() as group:
+        starts = [group.create_task(spawn(Command(argv=["true"]), supervisor=answers)) for _ in range(2)]
+    processes = [start.result() for start in starts]
+    assert [(await process.wait()).success for process in processes] == [True, True]
+    for process in processes:
+        await process.close()
+    opening = asyncio.create_task(spawn(Command(argv=["cat"]), supervisor=answers))
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert not (await answers.list(states={RunState.RUNNING})).runs
+
+
 async def test_terminating_it(answers: Any, marker: Marker) -> None:
     command = Command(
         argv=["sh", "-c", f"trap '' TERM; sleep {marker} & echo up; while :; do sleep 0.05; done"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Protocol, TypeVar
 
 
 class Closable(Protocol):
@@ -15,18 +15,38 @@ class Closable(Protocol):
 T = TypeVar("T", bound=Closable)
 
 
-class Opening(Generic[T]):
-    """Something about to be opened: ``async with`` it, or await it and call its ``close``."""
+class Opening(Coroutine[Any, Any, T]):
+    """Something about to be opened: ``async with`` it, or await it and call its ``close``.
 
-    def __init__(self, opener: Callable[[], Awaitable[T]]) -> None:
+    A coroutine as well, so that `asyncio.create_task` takes it.  One that is never awaited did nothing.
+    """
+
+    def __init__(self, opener: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._opener = opener
+        self._running: Coroutine[Any, Any, T] | None = None
         self._opened: T | None = None
 
     def __await__(self) -> Generator[Any, None, T]:
-        return self._opener().__await__()
+        return self._work().__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._work().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._work().throw(*error)
+
+    def close(self) -> None:
+        """Of the coroutine, when it is given up before its end; what it has opened has its own."""
+        if self._running is not None:
+            self._running.close()
+
+    def _work(self) -> Coroutine[Any, Any, T]:
+        if self._running is None:
+            self._running = self._opener()
+        return self._running
 
     async def __aenter__(self) -> T:
-        self._opened = await self._opener()
+        self._opened = await self
         return self._opened
 
     async def __aexit__(self, *exc: object) -> None:
