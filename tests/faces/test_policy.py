@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from durable_supervisor import Command, ErrorCode, Grant, Limits, Phase, Policy
+from durable_supervisor.model.enforcement import AXES, axis_report, unconfined
 from tests.contract.hosts import refused
 from tests.faces.face import Face, refusing
 
@@ -24,6 +25,15 @@ async def test_what_is_asked_for_is_enforced_and_told(face: Face) -> None:
     (confined,) = [event for event in await face.events(run) if event.kind == "program.confined"]
     told: Any = confined.detail["enforcement"]
     assert told["network"] == report["network"]
+
+
+async def test_of_a_run_without_policy_every_axis_is_told_and_little_kept(face: Face) -> None:
+    run = await face.ask("plain", ["true"])
+    report: Any = ((await face.wait(run)).receipt or {})["enforcement"]
+    assert list(report) == list(AXES)
+    assert [axis for axis, told in report.items() if told != axis_report(None)] == ["tree"]
+    kept: Any = (await face.events(run))[-1].detail["enforcement"]
+    assert kept == unconfined() == {"tree": report["tree"]}
 
 
 async def test_another_policy_is_another_request(face: Face) -> None:

@@ -26,6 +26,7 @@ from durable_supervisor import (
     run,
     sync,
 )
+from durable_supervisor.model.enforcement import AXES
 from tests.contract.hosts import refused
 from tests.contract.runs import Marker, gone
 from tests.run.conftest import Caller
@@ -52,7 +53,8 @@ async def test_what_it_printed_and_how_it_ended(caller: Caller) -> None:
     assert result.started_at.tzinfo is UTC
     assert result.started_at <= result.finished_at
     assert 0 < result.duration < SLACK
-    assert result.enforcement["tree"]["applied"] == "full"
+    assert [axis for axis, report in result.enforcement.items() if report["applied"] == "full"] == ["tree"]
+    assert len(result.enforcement) == len(AXES)
     seen = await caller.face.sup.inspect(str(result.run_id))
     assert seen.lifetime == "scope"
     assert seen.limits["timeout"] == 300

@@ -1,7 +1,10 @@
-"""What a result says of one axis of its confinement.  No worker loads this: see `enforcement`."""
+"""What readers are told of the axes of a confinement.  No worker loads this: see `enforcement`."""
 
 # Annotations as they are: as strings they would hide NotRequired from `AxisReport.__required_keys__`.
-from typing import Literal, NotRequired, TypedDict
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict
+
+from .enforcement import AXES, axis_report
 
 
 class AxisReport(TypedDict):
@@ -15,3 +18,8 @@ class AxisReport(TypedDict):
     mechanism: str | None
     reason: str | None
     oom_kills: NotRequired[int]
+
+
+def all_axes(report: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The whole report: of an axis that a log leaves out, nothing was asked.  Empty where there is none."""
+    return {**{axis: axis_report(None) for axis in AXES}, **report} if report else {}

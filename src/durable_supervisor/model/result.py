@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from .axis import AxisReport
+from .axis import AxisReport, all_axes
 from .enforcement import FULL
 from .errors import ErrorCode, Phase, SupervisorError
 from .outcome import Outcome, OutcomeKind
@@ -187,7 +187,7 @@ class RunResult:
             started_at=_time(receipt.get("started_at")),
             finished_at=_time(receipt.get("finished_at")),
             duration=receipt.get("duration", 0.0),
-            enforcement=receipt.get("enforcement") or {},
+            enforcement=all_axes(receipt.get("enforcement")),
             survivors=tuple(receipt.get("survivors") or ()),
             stop=receipt.get("stop"),
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..journal.rows import RunRow
+from ..model.axis import all_axes
 from ..model.states import JUDGED_STATES
 from ..model.view import RunView
 from .build import health
@@ -54,7 +55,7 @@ def of_row(row: RunRow) -> RunView:
         outcome=row.how_it_ended,
         program=row.program,
         worker=row.worker,
-        receipt=row.receipt,
+        receipt=_receipt(row.receipt),
         reason=row.reason,
         evidence=row.evidence,
         resolution=row.resolution,
@@ -77,7 +78,7 @@ def _overlaid(plain: RunView, seen: Observation, verdict: Verdict) -> RunView:
         state=verdict.state,
         reason=verdict.reason,
         outcome=verdict.outcome,
-        receipt=verdict.receipt,
+        receipt=_receipt(verdict.receipt),
         evidence=verdict.evidence,
         retryable=verdict.retryable,
     )
@@ -98,6 +99,12 @@ def _with_log(plain: RunView, seen: Observation) -> RunView:
         lifetime=_text(asked.get("lifetime")),
         enforcement=seen.enforcement,
     )
+
+
+def _receipt(told: dict[str, object] | None) -> dict[str, object] | None:
+    """With every axis of its report; receipts of older workers, and of lost ones, have none."""
+    report = None if told is None else _object(told.get("enforcement"))
+    return {**told, "enforcement": all_axes(report)} if told is not None and report else told
 
 
 def _text(value: object) -> str | None:

@@ -122,10 +122,12 @@ class Receipt(Open):
     incomplete: bool = Field(description="true: rebuilt from the exit status, the worker was lost")
     cleanup_confirmed: bool = Field(description="true: waitid said ECHILD, nothing of the tree is left")
 
-
     run_id: RunId | None = Field(default=None, description="absent in receipts of older workers")
     executable: Executable | None = None
-    enforcement: dict[Axis, AxisReport] | None = None
+    enforcement: dict[Axis, AxisReport] | None = Field(
+        default=None,
+        description="of an axis that is missing, as in the log of a run without policy, nothing was asked",
+    )
 
 
 class Verdict(Open):
