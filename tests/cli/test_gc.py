@@ -29,7 +29,7 @@ async def test_a_plan_then_the_deed(cli: Cli) -> None:
     assert plan.code == 0
     assert one in plan.stdout
     assert two not in plan.stdout
-    assert "would collect 1 runs" in plan.stdout
+    assert "would collect 1 run," in plan.stdout
     assert "kept: other label 1" in plan.stdout
     assert "--apply" in plan.stderr
     done = cli.ok("gc", "--older-than", "30m", "--label", "name=one", "--apply", "--json").document

@@ -358,7 +358,7 @@ def test_what_a_person_sees(kept: Kept) -> None:
     assert first.startswith(f"error    {kept.log('loud').parent}")
     assert "there is no log" in first
     assert "backup" in hint
-    assert "1 errors, 0 warnings" in last
+    assert "1 error, 0 warnings" in last
 
 
 async def test_a_journal_of_before(state_dir: Path) -> None:

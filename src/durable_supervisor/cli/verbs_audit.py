@@ -103,7 +103,7 @@ def _asked() -> bytes:
 
 
 def _print(report: AuditReport, names: list[str]) -> None:
-    from durable_supervisor.model import quantities
+    from durable_supervisor.model.quantities import plural, size
 
     for place in report.places:
         event = "" if place.seq is None else f" (event {place.seq})"
@@ -113,5 +113,5 @@ def _print(report: AuditReport, names: list[str]) -> None:
         out.line(escape_text(what))
     for problem in report.problems:
         out.line(escape_text(f"not searched: {problem}"))
-    size = f"{report.events} events, {quantities.size(report.bytes)}"
-    out.line(f"{report.run_id}  {'clean' if report.clean else f'found {report.found}'}  {size}")
+    searched = f"{plural(report.events, 'event')}, {size(report.bytes)}"
+    out.line(f"{report.run_id}  {'clean' if report.clean else f'found {report.found}'}  {searched}")

@@ -54,11 +54,11 @@ async def _backup(shared: Settings, dest: str) -> int:
 
 
 def _print(report: BackupReport) -> None:
-    from durable_supervisor.model import quantities
+    from durable_supervisor.model.quantities import plural, size
 
     for run_id, problem in report.left_out.items():
         out.note(escape_text(f"the log of run {run_id} is not in it, or not whole: {problem}"))
-    what = [f"{report.runs} runs", quantities.size(report.bytes)]
+    what = [plural(report.runs, "run"), size(report.bytes)]
     if report.collected:
         what.insert(1, f"{report.collected} collected")
     if report.unsettled:

@@ -84,7 +84,7 @@ async def _gc(shared: Settings, asked: dict[str, Any]) -> int:
 
 
 def _print(report: GcReport) -> None:
-    from durable_supervisor.model import quantities
+    from durable_supervisor.model.quantities import plural, size
 
     from . import describe
     from .render import columns
@@ -95,7 +95,7 @@ def _print(report: GcReport) -> None:
             run.run_id,
             run.state,
             f"{describe.span(now - run.ended_ns / 1e9)} ago",
-            quantities.size(run.bytes),
+            size(run.bytes),
             "-" if describe.is_generated(run.request_id) else run.request_id,
         ]
         for run in report.runs[:_SHOWN]
@@ -106,8 +106,8 @@ def _print(report: GcReport) -> None:
         out.line(f"and {report.count - len(rows)} more")
     kept = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in report.kept.items())
     verb = "collected" if report.applied else "would collect"
-    out.line(f"{verb} {report.count} runs, {quantities.size(report.bytes)}; kept: {kept or 'none'}")
+    out.line(f"{verb} {plural(report.count, 'run')}, {size(report.bytes)}; kept: {kept or 'none'}")
     if report.left:
-        out.note(f"files of {report.left} runs could not be removed; the service's log says why")
+        out.note(f"files of {plural(report.left, 'run')} could not be removed; the service's log says why")
     if report.count and not report.applied:
         out.note("nothing was changed: give --apply")

@@ -59,16 +59,17 @@ async def _verify(shared: Settings, path: str | None) -> int:
 
 
 def _print(report: VerifyReport) -> None:
-    from durable_supervisor.model import quantities
+    from durable_supervisor.model.quantities import plural, size
 
     for finding in report.findings:
         _print_finding(finding)
     counted = sum(report.counts.values())
     if counted > len(report.findings):
         out.line(f"and {counted - len(report.findings)} more")
-    size = quantities.size(report.bytes)
-    told = "ok" if report.ok else f"{report.counts['error']} errors, {report.counts['warning']} warnings"
-    out.line(escape_text(f"{report.path}  {told}  {report.runs} runs, {report.events} events, {size}"))
+    read = f"{plural(report.runs, 'run')}, {plural(report.events, 'event')}, {size(report.bytes)}"
+    wrong = ", ".join(plural(report.counts[severity], severity) for severity in ("error", "warning"))
+    told = "ok" if report.ok else wrong
+    out.line(escape_text(f"{report.path}  {told}  {read}"))
 
 
 def _print_finding(finding: Finding) -> None:

@@ -14,6 +14,11 @@ def number(value: object) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def plural(count: int, noun: str) -> str:
+    """``1 run``, ``1,000 runs``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def size(count: object) -> str:
     """``512 B``, ``1.5 KiB``, ``64.0 MiB``; ``-`` for what is no number."""
     value = number(count)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...model.quantities import size
+from ...model.quantities import plural, size
 from ...model.view import RunView
 from .collect import Collector
 from .markup import span, text
 from .pane import Line
-from .words import clock, plural
+from .words import clock
 
 _CODES = {"stdout": "o", "stderr": "e", "note": "n"}
 _BATCH = 200

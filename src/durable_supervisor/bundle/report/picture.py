@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...model.quantities import number, size
+from ...model.quantities import number, plural, size
 from ...model.view import RunView
 from .collect import Collector, Mark
 from .markup import text
-from .words import clock, outcome_words, plural, span
+from .words import clock, outcome_words, span
 
 _WIDTH = 1040
 _LEFT, _RIGHT = 70, 14

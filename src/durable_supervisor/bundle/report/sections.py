@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ...model.confining import enforcement_words, limit_words, policy_words
 from ...model.events import iso_time
-from ...model.quantities import number, size
+from ...model.quantities import number, plural, size
 from ...model.view import RunView
 from .collect import Collector, Entry
 from .markup import text
@@ -18,7 +18,6 @@ from .words import (
     flat,
     moment,
     outcome_words,
-    plural,
     span,
     tone,
 )

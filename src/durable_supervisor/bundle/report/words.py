@@ -101,10 +101,6 @@ def moment(iso: object) -> str:
     return f"{words[:10]} {words[11:19]} UTC" if len(words) >= 19 and words[10] == "T" else words
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def event_words(kind: str, detail: Form) -> str:
     """What an event that is not output says, in a few words."""
     words = _EVENTS.get(kind, flat)(detail)
