@@ -25,7 +25,9 @@ from durable_supervisor.model.states import RunState, Trigger
         (sqlite3.OperationalError, sqlite3.SQLITE_IOERR_SHMSIZE, ErrorCode.NO_SPACE),
         (sqlite3.OperationalError, sqlite3.SQLITE_READONLY, ErrorCode.STATE_DIR_REFUSED),
         (sqlite3.OperationalError, sqlite3.SQLITE_CANTOPEN, ErrorCode.STATE_DIR_REFUSED),
-        (sqlite3.OperationalError, sqlite3.SQLITE_IOERR_FSYNC, ErrorCode.INTERNAL),
+        (sqlite3.OperationalError, sqlite3.SQLITE_IOERR_FSYNC, ErrorCode.JOURNAL_IO),
+        (sqlite3.OperationalError, sqlite3.SQLITE_IOERR, ErrorCode.JOURNAL_IO),
+        (sqlite3.OperationalError, sqlite3.SQLITE_IOERR_NOMEM, ErrorCode.INTERNAL),
         (sqlite3.OperationalError, sqlite3.SQLITE_ERROR, ErrorCode.INTERNAL),
     ],
 )
@@ -35,7 +37,7 @@ def test_codes(kind: type[sqlite3.Error], code: int, expected: ErrorCode) -> Non
     typed = translate(error, Phase.READ)
     assert (typed.code, typed.phase) == (expected, Phase.READ)
     assert typed.hint
-    assert typed.retryable == (expected in (ErrorCode.BUSY, ErrorCode.NO_SPACE))
+    assert typed.retryable == (expected in (ErrorCode.BUSY, ErrorCode.NO_SPACE, ErrorCode.JOURNAL_IO))
 
 
 def test_what_is_typed_stays() -> None:

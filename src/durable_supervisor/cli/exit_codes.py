@@ -49,6 +49,7 @@ BY_CODE: Final[dict[ErrorCode, int]] = {
     ErrorCode.JOURNAL_MISMATCH: REFUSED,
     ErrorCode.JOURNAL_NEWER: REFUSED,
     ErrorCode.JOURNAL_CORRUPT: REFUSED,
+    ErrorCode.JOURNAL_IO: REFUSED,
     ErrorCode.UNSUPPORTED_PLATFORM: REFUSED,
     ErrorCode.BUSY: REFUSED,
     ErrorCode.CAPACITY_EXHAUSTED: REFUSED,

@@ -122,7 +122,8 @@ class Journal:
         ``work`` may be run again after a rollback, so its only effects are on ``conn``.
 
         Raises what ``work`` raises, and SupervisorError ``BUSY`` (retryable, nothing
-        written), ``NO_SPACE``, ``JOURNAL_CORRUPT``, ``SUPERVISOR_CLOSED``, ``FORKED_COPY``.
+        written), ``NO_SPACE``, ``JOURNAL_CORRUPT``, ``JOURNAL_IO`` (perhaps written), ``SUPERVISOR_CLOSED``,
+        ``FORKED_COPY``.
         Cancelled before its transaction begins, the work is dropped; after, it is applied whole.
         """
         self._check_open()

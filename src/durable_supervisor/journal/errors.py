@@ -72,6 +72,12 @@ def is_full(error: BaseException) -> bool:
     return primary_code(error) == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorcode", 0) in _SHM_SPACE
 
 
+def is_io_error(error: BaseException) -> bool:
+    """Did the disk fail a call of SQLite's?  What was being written may have reached it, or not."""
+    short_of_memory = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_NOMEM
+    return primary_code(error) == sqlite3.SQLITE_IOERR and not short_of_memory
+
+
 def is_half_made(error: BaseException) -> bool:
     """Was its maker cut off, so that the next to write must first roll that back?
 
@@ -102,6 +108,15 @@ def translate(error: BaseException, phase: Phase) -> SupervisorError:
             phase=phase,
             retryable=True,
             hint="free some space on the file system of the state directory",
+            details=details,
+        )
+    if is_io_error(error):
+        return SupervisorError(
+            ErrorCode.JOURNAL_IO,
+            f"the disk failed the journal: {error}",
+            phase=phase,
+            retryable=True,
+            hint="look at the disk (dmesg); once it answers again, send the same call again",
             details=details,
         )
     if code in _REFUSED:

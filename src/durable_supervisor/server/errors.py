@@ -33,6 +33,7 @@ STATUS: dict[ErrorCode, int] = {
     ErrorCode.JOURNAL_MISMATCH: 503,
     ErrorCode.JOURNAL_NEWER: 503,
     ErrorCode.JOURNAL_CORRUPT: 503,
+    ErrorCode.JOURNAL_IO: 503,
     ErrorCode.BUSY: 503,
     ErrorCode.CAPACITY_EXHAUSTED: 429,
     ErrorCode.ENFORCEMENT_REFUSED: 409,

@@ -26,6 +26,7 @@ ANY_FAILURE = (
     ErrorCode.JOURNAL_MISSING,
     ErrorCode.JOURNAL_NEWER,
     ErrorCode.JOURNAL_CORRUPT,
+    ErrorCode.JOURNAL_IO,
     ErrorCode.INTERNAL,
 )
 OF_A_RUN = (ErrorCode.UNKNOWN_RUN, ErrorCode.AMBIGUOUS_RUN)

@@ -39,7 +39,7 @@ class Observer:
 
     Wherever a verb takes a run, a unique beginning of its id will do.  Every verb
     may raise SupervisorError ``UNKNOWN_RUN``, ``AMBIGUOUS_RUN``, ``JOURNAL_NEWER``,
-    ``JOURNAL_CORRUPT``, ``SUPERVISOR_CLOSED`` and ``FORKED_COPY``.
+    ``JOURNAL_CORRUPT``, ``JOURNAL_IO``, ``SUPERVISOR_CLOSED`` and ``FORKED_COPY``.
     """
 
     def __init__(self, place: StateDir) -> None:

@@ -32,7 +32,7 @@ from .errand import Errand
 _PAGE = 64
 _JOURNAL = frozenset({
     ErrorCode.JOURNAL_MISSING, ErrorCode.JOURNAL_CORRUPT, ErrorCode.JOURNAL_NEWER,
-    ErrorCode.STATE_DIR_REFUSED,
+    ErrorCode.JOURNAL_IO, ErrorCode.STATE_DIR_REFUSED,
 })  # fmt: skip
 
 OpenJournal = Callable[[str], JournalReader]
@@ -113,9 +113,9 @@ class _Directory:
             await in_thread(partial(check_tombstones, self._place, reader, report))
             await self._logs(reader)
         except SupervisorError as error:
-            if error.code is not ErrorCode.JOURNAL_CORRUPT:
+            if error.code not in (ErrorCode.JOURNAL_CORRUPT, ErrorCode.JOURNAL_IO):
                 raise
-            report.add("error", "journal_corrupt", self._place.journal, error.message, error.hint)
+            report.add("error", error.code.value.lower(), self._place.journal, error.message, error.hint)
         await in_thread(partial(self._files, partial(_is_known, reader)))
 
     async def _logs(self, reader: JournalReader) -> None:

@@ -109,7 +109,8 @@ def said(view: RunView | None) -> list[Any] | None:
 
 
 def hold(told: dict[str, Any], found: RunView | None) -> None:
-    """What was told once stays told."""
+    """What was told once stays told, and a bad disk is told as that."""
+    assert told.get("refused") != ErrorCode.INTERNAL.value
     if told.get("admitted") is not None:
         assert found is not None, "an admitted run is gone"
     outcome = told.get("outcome")

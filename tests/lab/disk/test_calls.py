@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from durable_supervisor import ErrorCode
 from tests.crash.harness import ROOT, end_all
 from tests.crash.world import check_guarantees
 from tests.lab.disk import driver
@@ -124,8 +125,10 @@ def experiments(faults: Faults, folder: Path, plan: list[dict[str, Any]]) -> lis
 async def test_a_sample_of_the_calls(faults: Faults, tmp_path: Path) -> None:
     plan = [strike for name, calls in SAMPLE.items() for strike in SWEEPS[name].strikes(calls)]
     names = [name for name, calls in SAMPLE.items() for _ in calls]
-    for name, one in zip(names, experiments(faults, tmp_path, plan), strict=True):
+    found = experiments(faults, tmp_path, plan)
+    for name, one in zip(names, found, strict=True):
         assert one["settled"] in SWEEPS[name].settled, one
+    assert ErrorCode.JOURNAL_IO.value in {one.get("refused") for one in found}
 
 
 @pytest.mark.skipif(not FULL, reason="a sample is taken above; `make lab` takes all")
