@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,14 @@ hypothesis.settings.register_profile(
     ],
 )
 hypothesis.settings.load_profile("default")
+
+
+def pytest_configure() -> None:
+    """Programs inherit ignored signals: under nohup or behind a shell's ``&`` none would die of them."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.05
 
 
-def eventually(predicate: Callable[[], T], timeout: float = 10, message: str = "") -> T:
+def eventually(predicate: Callable[[], T], timeout: float = 30, message: str = "") -> T:
     """Poll ``predicate`` until it is truthy and return its value; AssertionError after ``timeout`` seconds.
 
     An AssertionError raised by the predicate counts as "not yet" and is chained
@@ -32,7 +32,7 @@ def eventually(predicate: Callable[[], T], timeout: float = 10, message: str = "
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-async def eventually_async(predicate: Callable[[], Any], timeout: float = 10, message: str = "") -> Any:
+async def eventually_async(predicate: Callable[[], Any], timeout: float = 30, message: str = "") -> Any:
     """`eventually` for a loop: ``predicate`` may be a plain or an async function."""
     deadline = time.monotonic() + timeout
     pause = _FIRST_PAUSE
