@@ -199,7 +199,7 @@ def test_closed_descriptors_never_become_something_else(cli: Cli) -> None:
     assert closed(cli, 0, "run", "--", "cat") == (0, "")
     code, said = closed(cli, 0, "run", "--stdin", "-", "--", "cat")
     assert code == 2
-    assert said.startswith("error: INVALID_REQUEST: stdin: ")
+    assert said.startswith("error: INVALID_REQUEST: --stdin: ")
     assert cli.ok("logs", run_id).stdout == "kept\n"
     eventually(lambda: states(cli) == ["finished"] * 3)
 
