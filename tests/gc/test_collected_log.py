@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,19 @@ def test_a_mark_of_another_file_is_none_of_this(tmp_path: Path) -> None:
     log.append([{"n": 9}])
     assert not log.has(mark)
     assert told(log, mark) == [7, 8, 9]
+
+
+def test_a_full_disk_is_given_back_what_was_written(tmp_path: Path) -> None:
+    log, path = CollectedLog(str(tmp_path)), tmp_path / "collected.log"
+    log.append([{"n": 1}])
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 30, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            log.append([{"n": number} for number in range(9)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "directory"])

@@ -279,6 +279,27 @@ async def open_and_close(state_dir: Path) -> None:
         pass
 
 
+async def test_what_the_journal_had_no_room_for_is_noted_once(state_dir: Path) -> None:
+    """As on a full disk, where every try would take more of it."""
+    no_room = "BEGIN SELECT RAISE(FAIL, 'no room'); END"
+    async with Supervisor.open(state_dir) as sup:
+        run_id = await ended(sup, "once")
+        age(state_dir)
+        with sqlite3.connect(state_dir / "journal.db") as conn:
+            conn.execute(f"CREATE TRIGGER full BEFORE UPDATE OF collected_ns ON runs {no_room}")
+        for _ in range(3):
+            with pytest.raises(sqlite3.IntegrityError, match="no room"):
+                await sup.gc(keep=0, apply=True)
+        assert files(state_dir)
+        with conn:
+            conn.execute("DROP TRIGGER full")
+        conn.close()
+        assert (await sup.gc(keep=0, apply=True)).left == 0
+        assert (await sup.inspect(run_id)).collected_ns is not None
+    assert files(state_dir) == []
+    assert len(list(CollectedLog(str(state_dir / "runs")).lines())) == 1
+
+
 async def test_a_collection_that_is_called_off_is_safe(state_dir: Path) -> None:
     async with Supervisor.open(state_dir) as sup:
         run_id = await ended(sup, "one")

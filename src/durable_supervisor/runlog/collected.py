@@ -3,8 +3,8 @@
 The journal has the same facts.  This file is for the day on which the journal is lost: with their
 logs gone nothing else would know that these request ids are spent.
 
-A line is the CRC-32 of a JSON object in hex, a space, and the object.  Nothing is ever cut: a line
-that a crash left half-written is ended by the next append, and skipped by readers.
+A line is the CRC-32 of a JSON object in hex, a space, and the object.  Nothing that was appended is ever
+cut: a line that a crash left half-written is ended by the next append, and skipped by readers.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from .files import fsync_dir, open_regular, write_all
@@ -62,7 +63,8 @@ class CollectedLog:
     def append(self, documents: Iterable[Document]) -> Mark:
         """Add a line for each (at least one); on the disk when this returns: the last one's mark.
 
-        Raises OSError, `NotRegularError`; what was written by then is no harm.
+        Raises OSError, `NotRegularError`.  A full disk is given back what was written by then, or each
+        further try would take what was freed for it; where that fails too, it is no harm.
         """
         fd, size = open_regular(self.path, _APPEND)
         try:
@@ -72,6 +74,8 @@ class CollectedLog:
             text = (b"\n" if torn else b"") + b"".join(lines)
             _, number = write_all(fd, [text], size, len(text))
             if number:
+                with suppress(OSError):
+                    os.ftruncate(fd, size)
                 raise OSError(number, os.strerror(number), self.path)
             os.fsync(fd)
         finally:

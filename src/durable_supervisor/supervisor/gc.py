@@ -69,6 +69,7 @@ class Collector:
         self._blocking = blocking
         self._tasks = tasks
         self._leaving = False
+        self._noted: tuple[list[Tombstone], str] | None = None  # in the file, with its mark; not yet as rows
         self._one = asyncio.Lock()
 
     async def gc(self, asked: Criteria, apply: bool, tell: Tell) -> GcReport:
@@ -120,6 +121,7 @@ class Collector:
             call.tell("looking", serial, last)
 
     async def _apply(self, planned: Plan, call: _Call) -> int:
+        await self._write_rows()
         left, count = await self._sweep(), len(planned.going)  # what was left before is tried again
         for start in range(0, count, BATCH):
             if not self._go_on(call):
@@ -140,7 +142,16 @@ class Collector:
         log = CollectedLog(self._place.runs)
         mark = await self._of_files(lambda: log.append([stone.to_dict() for stone in stones]))
         failpoint("gc.recorded")
-        await self._journal.write(lambda conn: collecting.collect(conn, stones, str(mark)))
+        self._noted = stones, str(mark)
+        await self._write_rows()
+
+    async def _write_rows(self) -> None:
+        """What is noted in the file, once: a journal without room for it must not make the file grow."""
+        if self._noted is None:
+            return
+        stones, mark = self._noted
+        await self._journal.write(lambda conn: collecting.collect(conn, stones, mark))
+        self._noted = None
         failpoint("gc.collected")
 
     async def _sweep(self) -> int:
