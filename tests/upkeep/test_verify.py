@@ -207,6 +207,10 @@ DAMAGE: dict[str, tuple[Callable[[Kept], None], set[tuple[str, str]]]] = {
     "a text with more behind it": (change("cwd", "'2' || cwd"), {("error", "journal_corrupt")}),
     "a text that is not UTF-8": (change("cwd", "CAST(x'22ff22' AS TEXT)"), {("error", "journal_corrupt")}),
     "a guard is gone": (forget_a_guard, {("error", "journal_damaged")}),
+    "a move that a guard allows": (
+        lambda kept: kept.sql("UPDATE state_moves SET new = 'unknowm' WHERE new = 'unknown'"),
+        {("error", "journal_damaged")},
+    ),
     "a collected run's digests": (
         lambda kept: kept.sql("UPDATE runs SET digests = replace(digests, 'argv', 'argw') WHERE serial = 1"),
         {("error", "tombstone_differs")},

@@ -11,7 +11,11 @@ _MOST = 20  # problems of one kind that are told
 
 SQL_INTEGRITY = "PRAGMA integrity_check(20)"
 SQL_MIGRATIONS = "SELECT name, sha256 FROM schema_migrations ORDER BY version"
-SQL_SCHEMA = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
+# With what a guard reads, and nothing ever changes.
+SQL_SCHEMA = """
+SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL
+UNION ALL SELECT 'state_moves', old || ' ' || new FROM state_moves
+"""
 # What no constraint holds, since a run is written in one transaction: no row without its run.
 SQL_ORPHANS = {
     "attempts": "SELECT count(*) FROM attempts WHERE serial NOT IN (SELECT serial FROM runs)",
