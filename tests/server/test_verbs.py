@@ -154,6 +154,11 @@ async def test_stdin_signal_and_stop(http: Http) -> None:
         "POST", f"{run}/write-stdin", b"\x00\xffbytes\n", {"Content-Type": "application/octet-stream"}
     )
     assert document(written, "control")["bytes"] == 8
+
+    async def echoed() -> Any:
+        return (await http.get(f"{run}/events?kind=output")).json()["events"]
+
+    await eventually_async(echoed)
     signalled = document(await http.post(f"{run}/signal", {"signal": "URG", "target": "tree"}), "control")
     assert signalled["op"] == "signal"
     stopped = document(await http.post(f"{run}/stop", {"grace": 5}), "stop")
