@@ -102,10 +102,10 @@ def _waits(driver: Driver, *ops: str) -> bool:
 
 
 def _followed(driver: Driver) -> bool:
-    """Have all come to the end?  Those who lost their reader get another."""
+    """Have all come to the end?  Those who lost their reader get another, who needs no service for it."""
     for follower in driver.followers:
         if follower.actor is None and not follower.done:
-            go_on(driver, follower, answering(driver)[0])
+            go_on(driver, follower, _keeper(driver))
     return all(follower.done for follower in driver.followers)
 
 
