@@ -42,6 +42,19 @@ async def test_a_plan_then_the_deed(cli: Cli) -> None:
     assert cli("wait", one).code == 3
 
 
+async def test_recover_says_that_ids_of_collected_runs_are_lost(cli: Cli) -> None:
+    await ended(cli, "one", "two")
+    cli.ok("gc", "--older-than", "30m", "--apply")
+    lines = cli.state_dir / "runs" / "collected.log"
+    whole = lines.read_bytes()
+    for name in ("journal.db", "journal.db-wal", "journal.db-shm"):
+        (cli.state_dir / name).unlink(missing_ok=True)
+    lines.write_bytes(whole.replace(b"one", b"onf", 1))
+    result = cli("recover", "--json")
+    assert (result.code, result.document["damaged_tombstones"]) == (1, 1)
+    assert "warning: 1 of the lines" in result.stderr
+
+
 @pytest.mark.parametrize(
     "words", [[], ["--keep", "x"], ["--max-size", "much"], ["--older-than", "-1"], ["--label", "name"]]
 )

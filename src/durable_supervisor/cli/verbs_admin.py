@@ -105,7 +105,13 @@ async def _recover(shared: Settings) -> int:
             error.hint = "recover needs the directory to itself: end that process first, runs go on"
         raise
     _report(shared, "recover", report)
-    return exit_codes.OK
+    lost = report["damaged_tombstones"]
+    if lost:
+        out.note(
+            f"warning: {lost} of the lines that tell of collected runs cannot be read; unless a"
+            " crash cut them short, the request ids of as many runs are known to nobody now, and would run again"
+        )
+    return exit_codes.FAILED if lost else exit_codes.OK
 
 
 def _report(shared: Settings, verb: str, report: Any) -> None:
