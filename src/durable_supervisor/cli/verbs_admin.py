@@ -108,8 +108,8 @@ async def _recover(shared: Settings) -> int:
     lost = report["damaged_tombstones"]
     if lost:
         out.note(
-            f"warning: {lost} of the lines that tell of collected runs cannot be read; unless a"
-            " crash cut them short, the request ids of as many runs are known to nobody now, and would run again"
+            f"warning: {lost} of the lines that tell of collected runs cannot be read; unless a crash cut"
+            " them short, the request ids of as many runs are known to nobody now and would run again"
         )
     return exit_codes.FAILED if lost else exit_codes.OK
 
