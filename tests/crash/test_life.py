@@ -158,7 +158,7 @@ async def test_the_worker_is_killed_before_the_gate_opens(world: World) -> None:
         [log] = eventually(lambda: logs(world.state_dir))
         run = log.name.partition(".")[0]
         worker = worker_of(host, run)
-        [paused] = descendants(worker.pid)
+        [paused] = eventually(lambda: descendants(worker.pid))
         kill_and_see(worker)
         # It holds nothing that would keep its own gate, or the log's lock, from being let go of.
         eventually(lambda: not signal_ticks(paused.pid, paused.start_ticks, 0), message="it waits for ever")

@@ -19,8 +19,7 @@ from tests.contract.runs import Marker, state_of
 from tests.gc.aging import age
 from tests.support import eventually
 from tests.upkeep.busy import Busy
-
-POINTS = ("backup.journal_copied", "backup.logs_copied", "backup.filled", "backup.renamed")
+from tests.upkeep.points import BACKUPS
 
 
 @contextmanager
@@ -40,14 +39,14 @@ async def test_killed_at_every_step(state_dir: Path, marker: Marker, tmp_path: P
     async with Supervisor.open(state_dir) as sup:
         live = await busy.send(sup, "live-1")
         await sup.wait((await busy.send(sup, "ended-1")).id, timeout=30)
-        for number, point in enumerate(POINTS):
+        for number, point in enumerate(BACKUPS):
             dest = tmp_path / f"copy-{number}"
             with backing_up(state_dir, dest, f"{point}=kill") as process:
                 assert process.wait(timeout=60) == -signal.SIGKILL
             assert dest.exists() == (point == "backup.renamed")
         assert (await verify(dest)).findings == []
         left = [path for path in tmp_path.iterdir() if path.name.endswith(".partial")]
-        assert len(left) == len(POINTS)
+        assert len(left) == len(BACKUPS)
         for path in left:  # opened by mistake, none of them is a state directory
             assert not {"journal.db", "key", "runs"} & set(os.listdir(path))
         assert (await verify(state_dir)).findings == []
