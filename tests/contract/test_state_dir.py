@@ -26,6 +26,23 @@ report(run=run.id)
 """
 
 
+async def test_of_a_key_all_is_kept_or_nothing(state_dir: Path, tmp_path: Path) -> None:
+    """The disk takes only a part of it: half a key would be a directory that nobody can open."""
+    code = """
+        place = StateDir(STATE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
+        try:
+            load_key(place, create=True)
+        except SupervisorError as error:
+            refused = error.code.value
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        report(refused=refused, left=os.listdir(STATE))
+    """
+    before = "import resource\nfrom durable_supervisor.supervisor.state_dir import StateDir, load_key"
+    assert host(code, state_dir, tmp_path, before=before) == {"refused": "STATE_DIR_REFUSED", "left": []}
+    await works(state_dir)
+
+
 # Modes.
 
 

@@ -231,7 +231,8 @@ def _replace(path: str, content: bytes, *, durable: bool) -> None:
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         os.fchmod(fd, 0o600)
-        os.write(fd, content)
+        with open(fd, "wb", closefd=False) as file:  # unlike write(2), it goes on where the disk took a part
+            file.write(content)
         if durable:
             os.fsync(fd)
         os.rename(temporary, path)
