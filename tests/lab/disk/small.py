@@ -21,7 +21,7 @@ from durable_supervisor import Observer, Supervisor, SupervisorError
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.signals import signal_ticks
 from tests.crash.harness import Host, Ledger, Refused, end_all
-from tests.crash.test_matrix import HOST, WORKER, Scenario, make_program, stopped
+from tests.crash.test_matrix import HOST, WORKER, Scenario, make_program, stop_it, stopped
 from tests.crash.world import World, check_guarantees, no_guess
 from tests.support import eventually
 
@@ -68,7 +68,7 @@ async def experiment(disk: SmallDisk, folder: Path, each: dict[str, Any]) -> dic
     scenario.request(world)
     told: dict[str, Any] = {}
     try:
-        with world.host(f"{each['name']}=pause", "exec") as host:
+        with world.host(f"{each['name']}=pause", "zygote" if "zygote" in each["name"] else "exec") as host:
             stands = await asyncio.to_thread(reach, world, host, scenario, each["name"])
             if each["bad"] == "full":
                 disk.full()
@@ -81,6 +81,8 @@ async def experiment(disk: SmallDisk, folder: Path, each: dict[str, Any]) -> dic
         world.ledger.open_gate()
         told["while bad"] = await opened(world)
         disk.good()
+        if scenario.stop and each["name"] in HOST and each["bad"] == "full":
+            await stop_it(world)  # the worker may not have heard of it
         found = await check_guarantees(world, EVERY, kill=scenario.stop)
         told["settled"] = "absent" if found is None else found.state.value
         if not each["kill"] and found is not None:
