@@ -12,6 +12,7 @@ from durable_supervisor import Command, ErrorCode, Limits, Supervisor, Superviso
 from durable_supervisor.testing import CrashInjector, FakeProgram, FakePrograms, failpoint, report
 from durable_supervisor.testing.crash import points
 from durable_supervisor.testing.leftovers import attempts, groups_of, leaked, survivors
+from tests.policy.resources import needs_group
 from tests.support import reap_state_dir
 
 
@@ -139,13 +140,12 @@ async def test_a_daemon_of_a_dead_worker_is_found_by_its_control_group(
     state_dir: Path, injector: CrashInjector, tmp_path: Path
 ) -> None:
     """It has an empty environment, and nothing above it is alive."""
+    needs_group("processes")
     program = FakePrograms(tmp_path)().child("daemon", stubborn=True).mark("left").hang()
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(program.command(), limits=Limits(max_processes=20))
         (child,) = program.wait_for("left").children
         groups = groups_of(list(attempts(state_dir)))
-    if not groups:
-        pytest.skip("no control group can be made here")
     injector.kill_worker(run.id)
     injector.kill_program(run.id)
     assert leaked(state_dir, 0) == {run.id: f"a process that it started (pid {child}), of {program.path}"}

@@ -387,14 +387,15 @@ async def test_nothing_to_look_at(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 async def test_what_cannot_be_read(kept: Kept) -> None:
+    small = kept.log("small")
     kept.segments()[0].chmod(0)
-    kept.log("small").chmod(0)
+    small.chmod(0)
     report = await verify(kept.state_dir)
     assert ("error", "log_unreadable") in codes(report)
     assert report.runs == 1
-    kept.log("small").parent.chmod(0)
+    small.parent.chmod(0)
     assert ("error", "unreadable") in codes(await verify(kept.state_dir))
-    kept.log("small").parent.chmod(0o700)
+    small.parent.chmod(0o700)
 
 
 async def test_what_a_kill_left_half_made(kept: Kept) -> None:

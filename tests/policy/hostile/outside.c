@@ -45,7 +45,7 @@ static void processes(int victim, int descriptor, unsigned long address)
     report("signal", kill(victim, 0));
     report("pidfd_signal", syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0));
     report("limit", prlimit(victim, RLIMIT_CORE, &no_core, NULL));
-    report("priority", setpriority(PRIO_PROCESS, victim, 1));
+    report("priority", setpriority(PRIO_PROCESS, victim, 19));
     report("priority_of_all", setpriority(PRIO_USER, 0, getpriority(PRIO_PROCESS, 0)));
     report("scheduler", sched_setscheduler(victim, SCHED_BATCH, &normal));
     report("pidfd_setns", setns(pidfd, CLONE_NEWNET));
