@@ -11,7 +11,9 @@ import durable_supervisor
 from durable_supervisor import Command, Observer
 from durable_supervisor.model.audit import AuditReport
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
+from durable_supervisor.process.locks import LockState, probe_lock
 from tests.contract.runs import Runs
+from tests.support import eventually
 
 SECRET = "correct-horse-battery-staple"
 
@@ -79,6 +81,7 @@ async def test_what_is_left_of_a_damaged_record(runs: Runs) -> None:
     run = await runs.sh("true")
     await runs.wait(run)
     log = next(runs.state_dir.glob(f"runs/*/{run.id}.a1.log"))
+    eventually(lambda: probe_lock(str(log)) is LockState.FREE)  # its worker gives back what it had reserved
     with log.open("ab") as file:
         file.write(b"\0" * 40 + SECRET.encode())
     report = await runs.sup.audit(run.id, [SECRET])

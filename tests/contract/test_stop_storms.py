@@ -73,4 +73,4 @@ async def test_a_storm_is_stopped(runs: Runs, marker: Marker, script: str) -> No
         Outcome(OutcomeKind.CANCELLED, signal=signal.SIGKILL), Outcome(OutcomeKind.CANCELLED, code=0)
     )  # fmt: skip
     assert (await runs.receipt(run))["survivors"] == []
-    assert took < 5, took
+    assert took < 20, took  # of 10 s of kill rounds, on a machine that the storm itself has slowed
