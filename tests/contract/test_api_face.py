@@ -38,7 +38,7 @@ async with Supervisor.open() as sup:
     async for event in sup.follow(run.id, after=page.next_after): ...
     final = await sup.wait(run.id, timeout=30)            # .state .outcome .receipt
 report(path=sup.state_dir, run=run.to_dict(), end=page.end, state=final.state.value, receipt=final.receipt,
-       outcome=final.outcome.to_dict(), last=([*page.events] if page.end else [event])[-1].to_dict())
+       outcome=final.outcome.to_dict(), last=locals().get("event", page.events[-1]).to_dict())
 """
 
 
