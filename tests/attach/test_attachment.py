@@ -28,7 +28,7 @@ from durable_supervisor import Observer
 async def main():
     async with Observer.open() as observer, observer.attach(sys.argv[1]) as attached:
         print(await attached.lease(), flush=True)
-        await asyncio.sleep(1000)
+        await asyncio.Event().wait()
 asyncio.run(main())
 """
 

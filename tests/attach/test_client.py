@@ -28,7 +28,7 @@ from durable_supervisor.client.aio import AsyncClient
 async def main():
     async with AsyncClient.connect() as client, client.attach(sys.argv[1]) as attached:
         print(await attached.lease(), flush=True)
-        await asyncio.sleep(1000)
+        await asyncio.Event().wait()
 asyncio.run(main())
 """
 

@@ -22,7 +22,7 @@ APPLICATION = """
 import durable_supervisor
 async with durable_supervisor.open(STATE, max_concurrent_runs=LIMIT) as host:
     report(role=host.role, pid=os.getpid())
-    await asyncio.sleep(600)
+    await asyncio.Event().wait()
 """
 
 

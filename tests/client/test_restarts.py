@@ -14,11 +14,21 @@ from typing import Any
 
 import pytest
 
-from durable_supervisor import AsyncClient, Command, ErrorCode, Kind, Supervisor, SupervisorError
+from durable_supervisor import (
+    AsyncClient,
+    Command,
+    ErrorCode,
+    Kind,
+    Observer,
+    RunState,
+    Supervisor,
+    SupervisorError,
+)
 from durable_supervisor.server.server import Server
 from tests.client.faces import AsyncFace, Face, SyncFace
 from tests.contract.hosts import HostScript
 from tests.contract.runs import check_gapless
+from tests.support import eventually_async
 
 FULL = os.environ.get("LOAD_TESTS_FULL") == "1"
 
@@ -70,6 +80,18 @@ async def followed(face: Face, run: str) -> list[Any]:
     return [event async for event in face.stream("follow", run)]
 
 
+async def goes_on(state_dir: Path, run: str) -> None:
+    """Return once the run has printed some more, or is over."""
+    async with Observer.open(state_dir) as observer:
+        before = (await observer.inspect(run)).head
+
+        async def more() -> bool:
+            seen = await observer.inspect(run)
+            return seen.head > before + 10 or seen.state is RunState.FINISHED
+
+        await eventually_async(more)
+
+
 def check_whole(events: list[Any], lines: int) -> None:
     check_gapless(events)
     assert events[-1].kind == Kind.RUN_FINISHED
@@ -91,7 +113,7 @@ async def test_followers_and_waiters_outlive_their_service(state_dir: Path, tmp_
         ]
         waiting = [asyncio.ensure_future(faces[0].call("wait", run, timeout=100)) for run in runs[:4]]
         for _ in range(2):
-            await asyncio.sleep(0.3)
+            await goes_on(state_dir, runs[-1])
             await host.restart()
         for events in await asyncio.wait_for(asyncio.gather(*following), 100):
             check_whole(events, lines)
@@ -135,9 +157,16 @@ async def test_starts_ride_over_restarts_and_run_once(state_dir: Path, tmp_path:
                 run = await client.start(command, request_id=name)
                 await client.wait(run.id, timeout=60)
 
+        def done() -> int:
+            return len(ran.read_text().split()) if ran.exists() else 0
+
+        async def further() -> None:
+            enough = done() + 4
+            await eventually_async(lambda: starting.done() or done() >= enough)
+
         starting = asyncio.gather(*(starter(lane) for lane in range(4)))
         for _ in range(3):
-            await asyncio.sleep(0.15)
+            await further()
             await host.restart()
         await asyncio.wait_for(starting, 100)
     expected = sorted(f"{lane}.{number}" for lane in range(4) for number in range(count))
@@ -164,9 +193,13 @@ async def test_deeds_on_a_dying_service_are_told_truly(state_dir: Path, tmp_path
             for number in range(400):
                 await write(number)
 
+        async def further() -> None:
+            enough = len(told["sure"]) + 20
+            await eventually_async(lambda: writing.done() or len(told["sure"]) >= enough)
+
         writing = asyncio.ensure_future(writer())
         for _ in range(2):
-            await asyncio.sleep(0.3)
+            await further()
             await host.restart()
         await asyncio.wait_for(writing, 60)
         await client.write_stdin(run.id, b"", eof=True)
@@ -188,7 +221,7 @@ async def test_a_service_that_leaves_in_good_order(state_dir: Path, sup: Supervi
     run = (await face.call("start", Command(argv=["sh", "-c", COUNTING.format(lines=100)]))).id
     following = asyncio.ensure_future(followed(face, run))
     waiting = asyncio.ensure_future(face.call("wait", run, timeout=60))
-    await asyncio.sleep(0.2)
+    await goes_on(state_dir, run)
     await first.drain()
     starting = asyncio.ensure_future(face.call("start", Command(argv=["true"]), request_id="meanwhile"))
     await first.close(drain=0.2)
