@@ -19,7 +19,7 @@ from typing import Any
 from bench.product import check_success, run_true, supervisor, warm_up
 from bench.stats import median, ms
 from durable_supervisor import Command, ErrorCode, Supervisor, SupervisorError
-from durable_supervisor.journal import connection
+from durable_supervisor.journal.batch import Batches
 
 SHORT_RUN_EVERY = 0.05
 
@@ -30,19 +30,19 @@ class Commits:
     def __init__(self) -> None:
         self.seconds: list[float] = []
         self.lock_errors = 0
-        run_batch: Callable[..., Any] = vars(connection)["run_batch"]
+        run: Callable[..., Any] = Batches.run
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             begin = time.perf_counter()
             try:
-                return run_batch(*args, **kwargs)
+                return run(*args, **kwargs)
             except Exception as error:
                 self.lock_errors += "locked" in str(error) or "busy" in str(error)
                 raise
             finally:
                 self.seconds.append(time.perf_counter() - begin)
 
-        vars(connection)["run_batch"] = timed
+        type.__setattr__(Batches, "run", timed)
 
 
 async def measure(directory: Path, writer: str, runs: int, seconds: float) -> dict[str, float]:

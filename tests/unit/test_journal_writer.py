@@ -1,4 +1,4 @@
-"""The writer task: group commit, isolation of failures, cancellation, foreign locks, exit."""
+"""The writer: group commit, isolation of failures, cancellation, foreign locks, exit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def count(journal: Journal) -> int:
 
 async def test_callers_that_wait_together_share_a_transaction(journal: Journal) -> None:
     begun: list[str] = []
-    await journal.write(lambda conn: conn.set_trace_callback(begun.append))
+    await journal.write(lambda conn: conn.set_trace_callback(begun.append), durable=False)
     begun.clear()
 
     kinds = await asyncio.gather(*(journal.write(admit(serial)) for serial in range(1, 101)))
@@ -52,6 +52,36 @@ async def test_callers_that_wait_together_share_a_transaction(journal: Journal) 
     begun.clear()
     await journal.write(lambda conn: None, durable=False)
     assert begun[0] == "PRAGMA synchronous = NORMAL"
+    begun.clear()
+    await journal.write(lambda conn: None, durable=False)
+    assert begun == ["BEGIN IMMEDIATE", "COMMIT"]
+
+
+async def test_patient_calls_share_the_commit_of_the_next_that_is_not(journal: Journal) -> None:
+    commits = journal.commits
+    folds = [
+        asyncio.create_task(journal.write(put(f"fold-{n}"), durable=False, patient=True)) for n in range(3)
+    ]
+    await asyncio.sleep(0)
+    await journal.write(put("intent"))
+    assert all(fold.done() for fold in folds)
+    assert journal.commits == commits + 1
+
+
+async def test_patient_calls_have_an_end_of_their_patience(journal: Journal) -> None:
+    await asyncio.gather(*(journal.write(put(f"fold-{n}"), durable=False, patient=True) for n in range(3)))
+    assert await count(journal) == 3
+    assert journal._later is None  # nothing wakes a journal at rest
+
+
+async def test_closing_does_not_lose_patient_calls(tmp_path: Path) -> None:
+    journal = await Journal.open(tmp_path / "journal.db")
+    fold = asyncio.create_task(journal.write(put("fold"), durable=False, patient=True))
+    await asyncio.sleep(0)
+    await journal.close()
+    await fold
+    with JournalReader.open(tmp_path / "journal.db") as reader:
+        assert reader.read(lambda conn: meta.get(conn, "fold")) == "x"
 
 
 async def test_one_failing_work_harms_only_itself(journal: Journal) -> None:
@@ -264,25 +294,31 @@ async def test_a_full_disk_is_typed_and_harms_only_what_did_not_fit(journal: Jou
     assert await count(journal) == 3
 
 
-async def test_a_cancelled_writer_task_closes_the_journal(tmp_path: Path) -> None:
-    """As when a host cancels every task: nobody is left waiting, and closing still works."""
+async def test_a_host_that_cancels_every_task_leaves_the_journal_at_work(tmp_path: Path) -> None:
+    """Nobody is left waiting, what had begun is applied whole, and closing still works."""
     journal = await Journal.open(tmp_path / "journal.db")
     gate, begun = threading.Event(), threading.Event()
 
     def slow(conn: sqlite3.Connection) -> None:
         begun.set()
-        gate.wait(10)
+        assert gate.wait(10)
+        meta.put(conn, "slow", "x")
 
     writes = [asyncio.create_task(journal.write(slow))]
     await asyncio.to_thread(begun.wait, 10)
     writes.append(asyncio.create_task(journal.write(put("a"))))
     await asyncio.sleep(0)
-    journal._task.cancel()
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
     results = await asyncio.gather(*writes, return_exceptions=True)
-    assert [getattr(result, "code", None) for result in results] == [ErrorCode.SUPERVISOR_CLOSED] * 2
+    assert [type(result) for result in results] == [asyncio.CancelledError] * 2
     gate.set()
-    with pytest.raises(SupervisorError):
-        await journal.write(put("b"))
+    await journal.write(put("b"))
+    assert await journal.read(lambda conn: [meta.get(conn, key) for key in ("slow", "a", "b")]) == [
+        "x",
+        None,
+        "x",
+    ]
     await journal.close()
 
 

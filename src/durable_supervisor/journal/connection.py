@@ -1,4 +1,4 @@
-"""The owner's journal: one writer task, group commit, nothing half-written."""
+"""The owner's journal: one writer, group commit, nothing half-written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import aiosqlite
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from . import files, migrate, thread
-from .batch import Done, Failed, Work, run_batch
+from .batch import Batches, Done, Failed, Work
 from .bell import Bell
 from .errors import busy, is_busy, is_half_made, missing, translate
 from .reader import in_snapshot
@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 BUSY_SECONDS = 15.0  # how long a call waits for another process's write lock
 MAX_BATCH = 256  # bounds how long one transaction keeps others waiting
+PATIENCE_SECONDS = 0.05  # how long a patient call waits for others to share its commit with
 OLDEST_SQLITE = (3, 37, 0)  # STRICT tables, RETURNING
 
 
@@ -32,6 +33,7 @@ OLDEST_SQLITE = (3, 37, 0)  # STRICT tables, RETURNING
 class _Call:
     work: Work
     durable: bool
+    patient: bool
     answer: asyncio.Future[Any]
     deadline: float  # of the loop's clock
 
@@ -39,9 +41,11 @@ class _Call:
 class Journal:
     """``journal.db`` for the one process that owns the state directory (its lock is the caller's).
 
-    Callers only await; one task owns the connection, and everything that waits
+    Callers only await; one thread owns the connection, and everything that waits
     when it gets to work shares one transaction and one fsync.  A caller that is
     cancelled leaves either the whole of its work or nothing.
+
+    There is no task for a host to cancel: the loop is told when a batch is done, and begins the next.
     """
 
     def __init__(
@@ -52,14 +56,16 @@ class Journal:
         self._reader = reader
         self._busy_seconds = busy_seconds
         self._calls: deque[_Call] = deque()
-        self._wake = asyncio.Event()
+        self._batches = Batches()
+        self._busy = False  # a batch is in the thread, or about to go there
+        self._later: asyncio.TimerHandle | None = None  # for calls that wait patiently
+        self._at_rest = asyncio.Event()  # closing, and nothing is left to do
         self.bell = Bell()  # rings at every commit
         self.commits = 0  # transactions committed, and the calls that shared them
         self.committed_calls = 0
         self._closing = False
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
-        self._task = self._loop.create_task(self._work(), name="journal-writer")
         self._closed: asyncio.Task[None] | None = None
 
     @classmethod
@@ -114,11 +120,14 @@ class Journal:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = True) -> T:
-        """Run ``work(conn)`` in a savepoint of the next transaction; returns once that is committed.
+    async def write(
+        self, work: Callable[[sqlite3.Connection], T], *, durable: bool = True, patient: bool = False
+    ) -> T:
+        """Run ``work(conn)`` in the next transaction, as a whole or not; returns once that is committed.
 
         ``durable``: the commit survives power loss.  Otherwise it may be taken back
         by one (never out of order): for folds that the run logs can repeat.
+        ``patient``: it may go with the next other call, if one comes within `PATIENCE_SECONDS`.
         ``work`` may be run again after a rollback, so its only effects are on ``conn``.
 
         Raises what ``work`` raises, and SupervisorError ``BUSY`` (retryable, nothing
@@ -127,9 +136,10 @@ class Journal:
         Cancelled before its transaction begins, the work is dropped; after, it is applied whole.
         """
         self._check_open()
-        call = _Call(work, durable, self._loop.create_future(), self._loop.time() + self._busy_seconds)
+        deadline = self._loop.time() + self._busy_seconds
+        call = _Call(work, durable, patient, self._loop.create_future(), deadline)
         self._calls.append(call)
-        self._wake.set()
+        self._plan()
         answer: T = await call.answer
         return answer
 
@@ -149,12 +159,12 @@ class Journal:
         if self._closed is None:
             self._check_process()
             self._closing = True
-            self._wake.set()
+            self._plan()
             self._closed = self._loop.create_task(self._close(), name="journal-close")
         await asyncio.shield(self._closed)
 
     async def _close(self) -> None:
-        await asyncio.wait([self._task])
+        await self._at_rest.wait()
         # The writer last: the last connection to go checkpoints and removes the -wal file.
         await self._reader.close()
         await self._writer.close()
@@ -170,21 +180,31 @@ class Journal:
 
     def _check_open(self) -> None:
         self._check_process()
-        if self._closing or self._task.done():
+        if self._closing:
             raise _closed_error()
 
-    async def _work(self) -> None:
-        try:
-            while self._calls or not self._closing:
-                await self._wake.wait()
-                self._wake.clear()
-                while batch := self._next_batch():
-                    await self._run(batch)
-        finally:
-            self._closing = True
-            for call in self._calls:
-                _answer(call, error=_closed_error())
-            self._calls.clear()
+    def _plan(self) -> None:
+        """Have what waits done: in the next turn of the loop, so that all callers of this one share it."""
+        if self._busy:
+            return  # the next batch takes it along
+        if self._closing or not all(call.patient for call in self._calls):
+            self._busy = True
+            self._loop.call_soon(self._begin)
+        elif self._calls and self._later is None:
+            self._later = self._loop.call_later(PATIENCE_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        batch = self._next_batch()
+        self._busy = bool(batch)
+        if batch:
+            works, durable = [call.work for call in batch], any(call.durable for call in batch)
+            work = partial(self._batches.run, works=works, durable=durable)
+            thread.submit(self._writer, work, self._loop, partial(self._done, batch))
+        elif self._closing:
+            self._at_rest.set()
 
     def _next_batch(self) -> list[_Call]:
         batch: list[_Call] = []
@@ -194,28 +214,22 @@ class Journal:
                 batch.append(call)
         return batch
 
-    async def _run(self, batch: list[_Call]) -> None:
-        works = [call.work for call in batch]
-        durable = any(call.durable for call in batch)
-        try:
-            results = await thread.hop(self._writer, partial(run_batch, works=works, durable=durable))
-        except asyncio.CancelledError:
-            for call in batch:
-                _answer(call, error=_closed_error())
-            raise
-        except Exception as error:  # noqa: BLE001  # its callers get it; the writer goes on
-            self._failed(batch, error)
-            return
-        self.commits += 1
-        self.bell.ring()
-        self.committed_calls += len(batch)
-        for call, result in zip(batch, results, strict=True):
-            if isinstance(result, Done):
-                _answer(call, value=result.value)
-            else:
-                _answer(call, error=_typed(result))
+    def _done(self, batch: list[_Call], results: list[Done | Failed] | BaseException) -> None:
+        if isinstance(results, BaseException):
+            self._failed(batch, results)
+        else:
+            self.commits += 1
+            self.bell.ring()
+            self.committed_calls += len(batch)
+            for call, result in zip(batch, results, strict=True):
+                if isinstance(result, Done):
+                    _answer(call, value=result.value)
+                else:
+                    _answer(call, error=_typed(result))
+        self._busy = False
+        self._plan()
 
-    def _failed(self, batch: list[_Call], error: Exception) -> None:
+    def _failed(self, batch: list[_Call], error: BaseException) -> None:
         """Nothing was written.  Busy: try again with what has arrived since, within each call's time."""
         now = self._loop.time()
         again = []

@@ -184,6 +184,21 @@ class Intent:
             raise ValueError("an intent is queued or starting")
 
 
+def new_row(intent: Intent, now_ns: int) -> RunRow:
+    """The row that this intent becomes: what a read of it would answer, without one."""
+    return RunRow(
+        serial=intent.serial, run_id=intent.run_id, shard=intent.shard, owner=intent.owner,
+        request_id=intent.request_id, state=intent.state, attempt=intent.attempt, argv=list(intent.argv),
+        cwd=intent.cwd, env_names=list(intent.env_names), labels=dict(intent.labels),
+        limits=dict(intent.limits), completion=intent.completion, digests=dict(intent.digests),
+        key_id=intent.key_id, nested_in=intent.nested_in,
+        survives_unit_restart=intent.survives_unit_restart, created_ns=intent.now_ns, updated_ns=now_ns,
+        boot_id=intent.boot_id, worker=None, program=None, reason=None, outcome=None, receipt=None,
+        evidence=None, retryable=False, stop_requested=False, resolution=None, log_health=None,
+        priority=intent.priority,
+    )  # fmt: skip
+
+
 AdmissionKind = Literal["new", "existing", "retry", "retryable", "conflict"]
 
 

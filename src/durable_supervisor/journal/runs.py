@@ -21,6 +21,7 @@ from .rows import (
     RunRow,
     encode,
     encode_optional,
+    new_row,
     run_row,
 )
 
@@ -36,7 +37,6 @@ INSERT INTO runs (
     completion, digests, key_id, nested_in, survives_unit_restart, created_ns, updated_ns, boot_id,
     priority
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-RETURNING *
 """
 SQL_INSERT_LABEL = "INSERT INTO run_labels (name, value, serial) VALUES (?, ?, ?)"
 SQL_INSERT_ATTEMPT = """
@@ -82,9 +82,7 @@ def get(conn: sqlite3.Connection, run_id: str) -> RunRow | None:
     return None if row is None else run_row(row)
 
 
-def by_prefix(
-    conn: sqlite3.Connection, prefix: str, limit: int = 5, owner: str | None = None
-) -> list[str]:
+def by_prefix(conn: sqlite3.Connection, prefix: str, limit: int = 5, owner: str | None = None) -> list[str]:
     """Up to ``limit`` full ids that begin with ``prefix`` (in any case), in order; of one owner or all."""
     prefix = prefix.lower()
     if not prefix.isascii() or not prefix.isalnum():
@@ -109,6 +107,11 @@ def preview(
 def admit(conn: sqlite3.Connection, intent: Intent) -> Admission:
     """Write the intent, unless its request id already stands for a run (see `Admission`)."""
     known = preview(conn, intent.owner, intent.request_id, intent.digests, intent.key_id)
+    return admit_known(conn, intent, known)
+
+
+def admit_known(conn: sqlite3.Connection, intent: Intent, known: Admission | None) -> Admission:
+    """`admit`, by what `preview` has said in this transaction."""
     if known is None:
         return Admission("new", _insert(conn, intent))
     row = known.row
@@ -128,7 +131,8 @@ def insert(conn: sqlite3.Connection, intent: Intent, trigger: str, now_ns: int) 
         intent.now_ns, now_ns, intent.boot_id,
         intent.priority,
     )  # fmt: skip
-    row = run_row(conn.execute(SQL_INSERT, values).fetchone())
+    conn.execute(SQL_INSERT, values)
+    row = new_row(intent, now_ns)
     for name, value in intent.labels.items():
         conn.execute(SQL_INSERT_LABEL, (encode(name), encode(value), row.serial))
     _add_attempt(conn, row.serial, intent)

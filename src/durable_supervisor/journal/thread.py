@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
 
 import aiosqlite
 
@@ -45,3 +47,36 @@ async def hop(connection: aiosqlite.Connection, work: Callable[[sqlite3.Connecti
     """
     execute = cast(Callable[..., Awaitable[T]], connection._execute)
     return await execute(work, connection._conn)
+
+
+class _Answer(Generic[T]):
+    """Stands where aiosqlite expects a future, and calls back in the very turn of the loop in which the
+    thread's word arrives.  A future would do that one turn later, a task that awaits it two.
+    """
+
+    __slots__ = ("_loop", "set_exception", "set_result")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, then: Callable[[T | BaseException], None]) -> None:
+        self._loop = loop
+        self.set_result: Callable[[T], None] = then
+        self.set_exception: Callable[[BaseException], None] = then
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def done(self) -> bool:
+        return False  # nobody cancels it
+
+
+def submit(
+    connection: aiosqlite.Connection,
+    work: Callable[[sqlite3.Connection], T],
+    loop: asyncio.AbstractEventLoop,
+    then: Callable[[T | BaseException], None],
+) -> None:
+    """As `hop`, for who awaits nothing: ``then`` is called on the loop with what ``work`` returned or raised.
+
+    (``_tx`` is the thread's queue.)
+    """
+    answer: Any = _Answer(loop, then)
+    connection._tx.put_nowait((answer, partial(work, connection._conn)))

@@ -92,7 +92,7 @@ class AdmitWork:
             self.log = self._create_log(self.place)
             failpoint("start.log_created")
         intent = prepared.intent(self.place, boot_id(), self._clock.wall_ns(), queued=self.queued)
-        admission = runs.admit(conn, intent)
+        admission = runs.admit_known(conn, intent, known)
         failpoint("start.admitting")
         return admission
 
