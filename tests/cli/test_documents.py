@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from durable_supervisor.cli.app import VERBS
+from durable_supervisor.cli.verbs import VERBS
 from tests.cli.helpers import Cli
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "docs" / "schemas"

@@ -6,27 +6,25 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-import typer
-
 from durable_supervisor.model.enforcement import AXES
 from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.policy import BACKENDS, LEVELS, NETWORKS, Access, Grant, Policy
 
 from . import parse
-from .options import one_of
+from .declared import Option, one_of
 
 Network = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--network",
         metavar="|".join(NETWORKS),
         help="What it may reach [default: host].",
-        autocompletion=one_of(*NETWORKS),
+        complete=one_of(*NETWORKS),
     ),
 ]
 Grants = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--grant",
         metavar="PATH[:ACCESS]",
         help="Nothing but what is granted: read, execute, write or all [default: read]; may be repeated.",
@@ -34,42 +32,38 @@ Grants = Annotated[
 ]
 FilesBackend = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--files-backend",
         metavar="|".join(BACKENDS),
         help="What holds the grants [default: auto].",
-        autocompletion=one_of(*BACKENDS),
+        complete=one_of(*BACKENDS),
     ),
 ]
 Enforcement = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--enforcement",
         metavar="LEVEL|AXIS=LEVEL",
         help="best_effort, or required: refuse the start where it cannot be enforced; for all axes, or for"
         " one (network=required); may be repeated.",
-        autocompletion=one_of(*LEVELS, *(f"{axis}={level}" for axis in AXES for level in LEVELS)),
+        complete=one_of(*LEVELS, *(f"{axis}={level}" for axis in AXES for level in LEVELS)),
     ),
 ]
 Memory = Annotated[
-    str | None, typer.Option("--memory", metavar="SIZE", help="Memory of the whole tree, such as 512M.")
+    str | None, Option("--memory", metavar="SIZE", help="Memory of the whole tree, such as 512M.")
 ]
 CpuTime = Annotated[
-    str | None, typer.Option("--cpu-time", metavar="TIME", help="Time on a processor, such as 90 or 10m.")
+    str | None, Option("--cpu-time", metavar="TIME", help="Time on a processor, such as 90 or 10m.")
 ]
 Cpus = Annotated[
-    str | None, typer.Option("--cpus", metavar="N", help="Share of the processors: 0.5 is half of one.")
+    str | None, Option("--cpus", metavar="N", help="Share of the processors: 0.5 is half of one.")
 ]
-Processes = Annotated[
-    str | None, typer.Option("--processes", metavar="N", help="Processes and threads at once.")
-]
-OpenFiles = Annotated[
-    str | None, typer.Option("--open-files", metavar="N", help="Open files of each process.")
-]
+Processes = Annotated[str | None, Option("--processes", metavar="N", help="Processes and threads at once.")]
+OpenFiles = Annotated[str | None, Option("--open-files", metavar="N", help="Open files of each process.")]
 FileSize = Annotated[
-    str | None, typer.Option("--file-size", metavar="SIZE", help="Greatest file that it may write.")
+    str | None, Option("--file-size", metavar="SIZE", help="Greatest file that it may write.")
 ]
-MaxStdin = Annotated[str | None, typer.Option("--max-stdin", metavar="SIZE", help="Bytes of stdin in all.")]
+MaxStdin = Annotated[str | None, Option("--max-stdin", metavar="SIZE", help="Bytes of stdin in all.")]
 
 _ACCESSES = [one.value for one in Access]
 

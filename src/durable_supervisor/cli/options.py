@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
-import typer
+from .declared import Argument, Option
 
 _DEFAULT_STATE_DIR = "~/.local/state/durable_supervisor"
 STATE_DIR_VARIABLE = "DURABLE_SUPERVISOR_STATE_DIR"
@@ -44,38 +43,29 @@ class Settings:
         return self
 
 
-def settings(
-    context: typer.Context, json: bool, state_dir: str | None, socket: str | None = None
-) -> Settings:
+class Call(NamedTuple):
+    """One call of a verb: what all verbs share, and its own values by name."""
+
+    shared: Settings
+    params: dict[str, Any]
+
+
+def settings(call: Call, json: bool, state_dir: str | None, socket: str | None = None) -> Settings:
     """The one `Settings` of this call, with a verb's own words merged in."""
-    found = context.find_object(Settings)
-    if found is None:
-        raise RuntimeError("app.run() puts the settings into the context")
-    return found.merge(json, state_dir, socket)
+    return call.shared.merge(json, state_dir, socket)
 
 
-def complete_run(context: typer.Context, args: list[str], incomplete: str) -> list[tuple[str, str]]:
+def complete_run(state_dir: str | None, incomplete: str) -> list[tuple[str, str]]:
     """Ids of recent runs for the shell.  Silent on any trouble: a Tab must never print an error."""
     from .complete import run_ids
 
-    found = context.find_object(Settings)
-    state_dir = context.params.get("state_dir") or (found.state_dir if found else None)
     return run_ids(state_dir, incomplete)
 
 
-def one_of(*words: str) -> Callable[[str], list[str]]:
-    """Completes an option that takes one of these."""
-
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in words if word.startswith(incomplete)]
-
-    return complete
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one line per event.")]
+Json = Annotated[bool, Option("--json", help="Print JSON: one document, or one line per event.")]
 StateDir = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--state-dir",
         metavar="DIR",
         help=f"The state directory [env: {STATE_DIR_VARIABLE}] [default: {_DEFAULT_STATE_DIR}].",
@@ -83,7 +73,7 @@ StateDir = Annotated[
 ]
 SocketPath = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--socket",
         metavar="PATH",
         help=f"Do it all over this socket of a service, and touch no file [env: {SOCKET_VARIABLE}].",
@@ -91,21 +81,20 @@ SocketPath = Annotated[
 ]
 RunOrBundle = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="RUN",
         help="Run id, a unique prefix of one, or a bundle (./nightly.zip).",
-        autocompletion=complete_run,
+        complete=complete_run,
     ),
 ]
 RunId = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="Run id, or a unique prefix of one.", autocompletion=complete_run),
+    Argument(metavar="RUN", help="Run id, or a unique prefix of one.", complete=complete_run),
 ]
-After = Annotated[str, typer.Option("--after", metavar="SEQ", help="Begin after this event.")]
-Raw = Annotated[bool, typer.Option("--raw", help="Pass bytes on unescaped, also to a terminal.")]
+After = Annotated[str, Option("--after", metavar="SEQ", help="Begin after this event.")]
+Version = Annotated[bool, Option("--version", "-V", help="Print the version.")]
+Raw = Annotated[bool, Option("--raw", help="Pass bytes on unescaped, also to a terminal.")]
 Grace = Annotated[
     str | None,
-    typer.Option(
-        "--grace", metavar="TIME", help="Time between TERM and KILL, such as 5 or 500ms [default: 10s]."
-    ),
+    Option("--grace", metavar="TIME", help="Time between TERM and KILL, such as 5 or 500ms [default: 10s]."),
 ]

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-import typer
-
 from durable_supervisor.model.command import Command, Completion, Limits, OnLimit
 from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.ids import new_id
@@ -21,27 +19,27 @@ from durable_supervisor.model.tokens import redact
 
 from . import confined, parse
 from .asked_terminal import asked_terminal
-from .options import one_of
+from .declared import Argument, Option, one_of
 
 Argv = Annotated[
     list[str],
-    typer.Argument(metavar="PROGRAM", help="The program and its arguments, best after a --; no shell."),
+    Argument(metavar="PROGRAM", help="The program and its arguments, best after a --; no shell."),
 ]
 RequestId = Annotated[
     str | None,
-    typer.Option("--request-id", metavar="ID", help="Idempotency key: the same id never runs twice."),
+    Option("--request-id", metavar="ID", help="Idempotency key: the same id never runs twice."),
 ]
-Cwd = Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="Working directory [default: ours].")]
+Cwd = Annotated[str | None, Option("--cwd", metavar="DIR", help="Working directory [default: ours].")]
 Env = Annotated[
-    list[str] | None, typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable; may be repeated.")
+    list[str] | None, Option("--env", "-e", metavar="NAME=VALUE", help="A variable; may be repeated.")
 ]
 EnvFile = Annotated[
     list[str] | None,
-    typer.Option("--env-file", metavar="FILE", help="NAME=VALUE lines; --env wins over them."),
+    Option("--env-file", metavar="FILE", help="NAME=VALUE lines; --env wins over them."),
 ]
 SecretEnv = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--secret-env",
         metavar="NAME[=VALUE]",
         help="A variable whose value never reaches the disk. NAME alone takes the value from our own"
@@ -50,7 +48,7 @@ SecretEnv = Annotated[
 ]
 InheritEnv = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--inherit-env",
         metavar="NAME",
         help="Hand on this variable of ours; may be repeated. Of itself a program gets PATH, HOME, LANG and a"
@@ -59,7 +57,7 @@ InheritEnv = Annotated[
 ]
 Stdin = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--stdin",
         metavar="FILE|-|open",
         help="A file's bytes, or our stdin's (-), or 'open' for later write-stdin [default: empty].",
@@ -67,58 +65,56 @@ Stdin = Annotated[
 ]
 Pty = Annotated[
     bool,
-    typer.Option("--pty", help="A terminal instead of pipes; 'attach' then is as if you sat at it."),
+    Option("--pty", help="A terminal instead of pipes; 'attach' then is as if you sat at it."),
 ]
 Size = Annotated[
     str | None,
-    typer.Option("--size", metavar="COLUMNSxROWS", help="The terminal's size [default: ours, or 80x24]."),
+    Option("--size", metavar="COLUMNSxROWS", help="The terminal's size [default: ours, or 80x24]."),
 ]
 Term = Annotated[
     str | None,
-    typer.Option("--term", metavar="NAME", help="The terminal's kind [default: ours, or xterm-256color]."),
+    Option("--term", metavar="NAME", help="The terminal's kind [default: ours, or xterm-256color]."),
 ]
 Timeout = Annotated[
     str | None,
-    typer.Option(
-        "--timeout", metavar="TIME", help="Longest wall time, such as 600, 10m, 2h [default: none]."
-    ),
+    Option("--timeout", metavar="TIME", help="Longest wall time, such as 600, 10m, 2h [default: none]."),
 ]
 IdleTimeout = Annotated[
     str | None,
-    typer.Option("--idle-timeout", metavar="TIME", help="Longest time without any output [default: none]."),
+    Option("--idle-timeout", metavar="TIME", help="Longest time without any output [default: none]."),
 ]
 MaxOutput = Annotated[
     str | None,
-    typer.Option("--max-output", metavar="SIZE", help="Output kept per stream, such as 64M [default: 64M]."),
+    Option("--max-output", metavar="SIZE", help="Output kept per stream, such as 64M [default: 64M]."),
 ]
 OnLimitOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--on-limit",
         metavar="|".join(OnLimit),
         help="Beyond it: keep head and tail, or stop the run [default: truncate].",
-        autocompletion=one_of(*OnLimit),
+        complete=one_of(*OnLimit),
     ),
 ]
 Queue = Annotated[
     bool,
-    typer.Option("--queue", help="Where no slot is free, wait for one instead of being refused."),
+    Option("--queue", help="Where no slot is free, wait for one instead of being refused."),
 ]
 Priority = Annotated[
     str,
-    typer.Option("--priority", metavar="N", help="Of those that wait the greatest goes first, -100 to 100."),
+    Option("--priority", metavar="N", help="Of those that wait the greatest goes first, -100 to 100."),
 ]
 CompletionOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--completion",
         metavar="|".join(Completion),
         help="Over when the program exits, or when all its children have too [default: leader].",
-        autocompletion=one_of(*Completion),
+        complete=one_of(*Completion),
     ),
 ]
 Label = Annotated[
-    list[str] | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="A label; may be repeated.")
+    list[str] | None, Option("--label", "-l", metavar="NAME=VALUE", help="A label; may be repeated.")
 ]
 
 

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
 
 from . import exit_codes, out
-from .options import Json, RunId, Settings, SocketPath, StateDir, settings
+from .declared import Option
+from .options import Call, Json, RunId, Settings, SocketPath, StateDir, settings
 from .session import drive, owning
 
 _NAMED = 8  # runs that a report names before it only counts
 
-_Accept = Annotated[bool, typer.Option("--accept", help="Take it as it is; nothing is signalled.")]
-_Kill = Annotated[bool, typer.Option("--kill", help="Kill what is proven to be of the run, then settle it.")]
-_Wait = Annotated[bool, typer.Option("--wait", help="Wait until what is left of it ends by itself.")]
-_Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why; kept with the run.")]
+_Accept = Annotated[bool, Option("--accept", help="Take it as it is; nothing is signalled.")]
+_Kill = Annotated[bool, Option("--kill", help="Kill what is proven to be of the run, then settle it.")]
+_Wait = Annotated[bool, Option("--wait", help="Wait until what is left of it ends by itself.")]
+_Note = Annotated[str, Option("--note", metavar="TEXT", help="Why; kept with the run.")]
 
 
 def resolve(
-    context: typer.Context,
+    call: Call,
     run: RunId,
     accept: _Accept = False,
     kill: _Kill = False,
@@ -40,7 +39,7 @@ def resolve(
     Example:
       dsup resolve 4f7k --kill --note "its worker was lost in the OOM of May 3rd"
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     chosen = [name for name, given in (("accept", accept), ("kill", kill), ("wait", wait)) if given]
     if len(chosen) != 1:
         raise invalid("resolve", "needs exactly one of --accept, --kill and --wait", "see --help for each")
@@ -56,16 +55,14 @@ async def _resolve(shared: Settings, run: str, action: str, note: str) -> int:
     return exit_codes.OK
 
 
-def reconcile(
-    context: typer.Context, json: Json = False, state_dir: StateDir = None, socket: SocketPath = None
-) -> int:
+def reconcile(call: Call, json: Json = False, state_dir: StateDir = None, socket: SocketPath = None) -> int:
     """Judge every open and quarantined run from its evidence, now.
 
     \b
     Example:
       dsup reconcile --json
     """
-    return drive(_reconcile(settings(context, json, state_dir, socket)))
+    return drive(_reconcile(settings(call, json, state_dir, socket)))
 
 
 async def _reconcile(shared: Settings) -> int:
@@ -75,16 +72,14 @@ async def _reconcile(shared: Settings) -> int:
     return exit_codes.OK
 
 
-def recover(
-    context: typer.Context, json: Json = False, state_dir: StateDir = None, socket: SocketPath = None
-) -> int:
+def recover(call: Call, json: Json = False, state_dir: StateDir = None, socket: SocketPath = None) -> int:
     """Rebuild a lost or outdated journal from the run logs. Nothing is executed.
 
     \b
     Example:
       dsup recover
     """
-    return drive(_recover(settings(context, json, state_dir, socket)))
+    return drive(_recover(settings(call, json, state_dir, socket)))
 
 
 async def _recover(shared: Settings) -> int:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.events import Kind
 
 from . import describe, keys, out, parse
+from .declared import Option
 from .interactive import Left
 from .last_lines import LastLines
-from .options import After, Json, Raw, RunId, Settings, SocketPath, StateDir, settings
+from .options import After, Call, Json, Raw, RunId, Settings, SocketPath, StateDir, settings
 from .printer import Printer, terminals
 from .session import drive, observing
 from .verbs_events import recorded
@@ -24,20 +23,20 @@ if TYPE_CHECKING:
     from durable_supervisor.model.view import RunView
 
 
-_Tail = Annotated[str | None, typer.Option("--tail", metavar="N", help="Begin with the last N lines.")]
-_ReadOnly = Annotated[bool, typer.Option("--read-only", "-r", help="Watch only; nothing typed is sent.")]
-_Steal = Annotated[bool, typer.Option("--steal", help="Take the input over from another terminal.")]
+_Tail = Annotated[str | None, Option("--tail", metavar="N", help="Begin with the last N lines.")]
+_ReadOnly = Annotated[bool, Option("--read-only", "-r", help="Watch only; nothing typed is sent.")]
+_Steal = Annotated[bool, Option("--steal", help="Take the input over from another terminal.")]
 _DetachKey = Annotated[
     str,
-    typer.Option("--detach-key", metavar="KEYS", help="What detaches from a program with a terminal."),
+    Option("--detach-key", metavar="KEYS", help="What detaches from a program with a terminal."),
 ]
-_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the output, no remarks on stderr.")]
+_Quiet = Annotated[bool, Option("--quiet", "-q", help="Only the output, no remarks on stderr.")]
 # Told by the timeline itself; the verdict on a run that lost its worker may be in no log yet.
 _VERDICTS = ("run.not_started", "run.unknown", "run.quarantined", "run.resolved")
 
 
 def attach(
-    context: typer.Context,
+    call: Call,
     run: RunId,
     after: After = "0",
     tail: _Tail = None,
@@ -62,7 +61,7 @@ def attach(
       dsup attach 4f7k
       dsup attach 4f7k --steal
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     keys.parse(detach_key)
     if tail is not None and parse.whole("after", after):
         raise invalid("tail", "and --after exclude each other", "give one of them")

@@ -6,13 +6,12 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from durable_supervisor.model.errors import invalid
 
 from . import exit_codes, out, parse
+from .declared import Option
 from .escape import escape_text
-from .options import Json, RunOrBundle, Settings, SocketPath, StateDir, settings
+from .options import Call, Json, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .progress import progress
 from .session import drive, is_bundle, needs_files, observing
 
@@ -21,16 +20,16 @@ if TYPE_CHECKING:
 
 _SecretEnv = Annotated[
     list[str] | None,
-    typer.Option("--secret-env", metavar="NAME", help="Look for the value of this variable; repeatable."),
+    Option("--secret-env", metavar="NAME", help="Look for the value of this variable; repeatable."),
 ]
 _SecretsFile = Annotated[
     str | None,
-    typer.Option("--secrets-file", metavar="FILE", help="Look for each line of FILE; - is stdin."),
+    Option("--secrets-file", metavar="FILE", help="Look for each line of FILE; - is stdin."),
 ]
 
 
 def audit(
-    context: typer.Context,
+    call: Call,
     run: RunOrBundle,
     secret_env: _SecretEnv = None,
     secrets_file: _SecretsFile = None,
@@ -49,7 +48,7 @@ def audit(
       dsup audit 4f7k --secret-env API_TOKEN
       vault read -field=key ci | dsup audit 4f7k --secrets-file -
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     if not is_bundle(run):
         needs_files(shared)
     named = _secrets(secret_env or [], secrets_file)

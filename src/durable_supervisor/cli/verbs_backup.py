@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from . import exit_codes, out
+from .declared import Argument
 from .escape import escape_text
-from .options import Json, Settings, SocketPath, StateDir, settings
+from .options import Call, Json, Settings, SocketPath, StateDir, settings
 from .progress import progress
 from .session import drive, needs_files
 
 if TYPE_CHECKING:
     from durable_supervisor.model.backup import BackupReport
 
-_Dest = Annotated[str, typer.Argument(metavar="DEST", help="A new directory; nothing may be there yet.")]
+_Dest = Annotated[str, Argument(metavar="DEST", help="A new directory; nothing may be there yet.")]
 
 
 def backup(
-    context: typer.Context,
+    call: Call,
     dest: _Dest,
     json: Json = False,
     state_dir: StateDir = None,
@@ -37,7 +36,7 @@ def backup(
       dsup backup /mnt/backups/agents-2026-05-01
       dsup list --state-dir /mnt/backups/agents-2026-05-01
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     needs_files(shared)
     return drive(_backup(shared, dest))
 

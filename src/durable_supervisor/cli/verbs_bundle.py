@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from durable_supervisor.model.errors import invalid
 
 from . import exit_codes, out
+from .declared import Option
 from .escape import escape_text
 from .new_file import NewFile
-from .options import Json, RunId, RunOrBundle, Settings, SocketPath, StateDir, settings
+from .options import Call, Json, RunId, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .session import drive, is_bundle, needs_files, observing
 from .verbs_events import recorded
 
@@ -22,16 +21,14 @@ if TYPE_CHECKING:
     from durable_supervisor.model.view import RunView
     from durable_supervisor.supervisor.reading import Reading
 
-_Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; - is stdout.")
-]
-_Force = Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")]
-_NoReport = Annotated[bool, typer.Option("--no-report", help="Leave the HTML report out.")]
+_Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="Where to write it; - is stdout.")]
+_Force = Annotated[bool, Option("--force", help="Replace FILE if it is there.")]
+_NoReport = Annotated[bool, Option("--no-report", help="Leave the HTML report out.")]
 _MOST_LOOKS = 100
 
 
 def export(
-    context: typer.Context,
+    call: Call,
     run: RunId,
     output: _Output,
     no_report: _NoReport = False,
@@ -51,7 +48,7 @@ def export(
       dsup export 4f7k -o nightly.zip
       dsup events ./nightly.zip
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     if is_bundle(run):
         raise invalid("run", "is a bundle already", "copy the file")
     needs_files(shared)
@@ -104,7 +101,7 @@ def _held(reading: Reading, run: str) -> Iterator[Source]:
 
 
 def report(
-    context: typer.Context,
+    call: Call,
     run: RunOrBundle,
     output: _Output,
     force: _Force = False,
@@ -121,7 +118,7 @@ def report(
     Example:
       dsup report 4f7k -o report.html
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     _check_output(output, shared)
     return drive(_report(shared, run, output, force=force))
 

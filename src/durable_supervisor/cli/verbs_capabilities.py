@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from . import exit_codes, out
-from .options import Json, Settings, SocketPath, StateDir, settings
+from .options import Call, Json, Settings, SocketPath, StateDir, settings
 from .session import drive
 
 if TYPE_CHECKING:
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def capabilities(
-    context: typer.Context, json: Json = False, state_dir: StateDir = None, socket: SocketPath = None
+    call: Call, json: Json = False, state_dir: StateDir = None, socket: SocketPath = None
 ) -> int:
     """What this machine can enforce, axis by axis.
 
@@ -26,7 +24,7 @@ def capabilities(
     Example:
       dsup capabilities
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     return drive(_show(shared))
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from durable_supervisor.model.errors import invalid
 
 from . import exit_codes, out, parse
+from .declared import Argument, Option
 from .describe import state_word
-from .options import Json, RunId, Settings, SocketPath, StateDir, settings
+from .options import Call, Json, RunId, Settings, SocketPath, StateDir, settings
 from .session import drive, observing
 
 if TYPE_CHECKING:
@@ -22,18 +21,18 @@ if TYPE_CHECKING:
 _CHUNK = 64 * 1024
 _Grace = Annotated[
     str | None,
-    typer.Option("--grace", metavar="TIME", help="Time between TERM and KILL [default: the run's own]."),
+    Option("--grace", metavar="TIME", help="Time between TERM and KILL [default: the run's own]."),
 ]
 _Timeout = Annotated[
-    str | None, typer.Option("--timeout", metavar="TIME", help="Longest wait for the confirmation.")
+    str | None, Option("--timeout", metavar="TIME", help="Longest wait for the confirmation.")
 ]
-_Signal = Annotated[str, typer.Argument(metavar="SIGNAL", help="A name or a number: TERM, USR1, 9.")]
-_Data = Annotated[str | None, typer.Argument(metavar="[FILE|-]", help="Bytes to write [default: our stdin].")]
-_Eof = Annotated[bool, typer.Option("--eof", help="Close the program's stdin; alone, write nothing.")]
+_Signal = Annotated[str, Argument(metavar="SIGNAL", help="A name or a number: TERM, USR1, 9.")]
+_Data = Annotated[str | None, Argument(metavar="[FILE|-]", help="Bytes to write [default: our stdin].")]
+_Eof = Annotated[bool, Option("--eof", help="Close the program's stdin; alone, write nothing.")]
 
 
 def stop(
-    context: typer.Context,
+    call: Call,
     run: RunId,
     grace: _Grace = None,
     timeout: _Timeout = None,
@@ -49,7 +48,7 @@ def stop(
     Example:
       dsup stop 4f7k --grace 30
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     period = parse.positive_seconds("grace", grace)
     return drive(_stop(shared, run, period, parse.positive_seconds("timeout", timeout)))
 
@@ -68,7 +67,7 @@ async def _stop(shared: Settings, run: str, grace: float | None, timeout: float 
 
 
 def signal(
-    context: typer.Context,
+    call: Call,
     run: RunId,
     name: _Signal,
     json: Json = False,
@@ -81,7 +80,7 @@ def signal(
     Example:
       dsup signal 4f7k USR1
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     return drive(_signal(shared, run, parse.signal_number(name)))
 
 
@@ -93,7 +92,7 @@ async def _signal(shared: Settings, run: str, number: int) -> int:
 
 
 def write_stdin(
-    context: typer.Context,
+    call: Call,
     run: RunId,
     data: _Data = None,
     eof: _Eof = False,
@@ -108,7 +107,7 @@ def write_stdin(
       echo yes | dsup write-stdin 4f7k
       dsup write-stdin 4f7k --eof
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     if data not in (None, "-"):
         # A file that cannot be opened must be refused before the first byte goes out.
         chunks = iter([parse.read_file("data", str(data))])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from . import exit_codes, out
-from .options import Json, StateDir, settings
+from .options import Call, Json, StateDir, settings
 
 if TYPE_CHECKING:
     from .checks import Check
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 _MARKS = {"ok": ("green", "ok"), "note": ("yellow", "note"), "bad": ("red", "BAD")}
 
 
-def doctor(context: typer.Context, json: Json = False, state_dir: StateDir = None) -> int:
+def doctor(call: Call, json: Json = False, state_dir: StateDir = None) -> int:
     """Check the machine and the state directory; changes nothing. Leaves with 1 if something is bad.
 
     \b
@@ -26,7 +24,7 @@ def doctor(context: typer.Context, json: Json = False, state_dir: StateDir = Non
 
     from .doctor import examine
 
-    shared = settings(context, json, state_dir)
+    shared = settings(call, json, state_dir)
     place = locate(shared.state_dir)
     checks = examine(place)
     healthy = all(check.status != "bad" for check in checks)

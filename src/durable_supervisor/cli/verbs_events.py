@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.events import ALL_KINDS
 
 from . import exit_codes, out, parse
+from .declared import Option
 from .escape import escape_text
-from .options import After, Json, RunOrBundle, Settings, SocketPath, StateDir, settings
+from .options import After, Call, Json, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .session import drive, observing
 from .timeline import Timeline, feed_line
 
@@ -24,18 +23,18 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _FEED_POLL_SECONDS = 0.25  # the feed is SQLite: there is nothing to be woken by
-_Limit = Annotated[str | None, typer.Option("--limit", "-n", metavar="N", help="At most this many.")]
+_Limit = Annotated[str | None, Option("--limit", "-n", metavar="N", help="At most this many.")]
 _Kinds = Annotated[
     list[str] | None,
-    typer.Option("--kind", metavar="KIND", help="Only this kind, such as output; may repeat."),
+    Option("--kind", metavar="KIND", help="Only this kind, such as output; may repeat."),
 ]
-_Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is still to come.")]
-_NoOutput = Annotated[bool, typer.Option("--no-output", help="Leave the program's output out.")]
-_Position = Annotated[str, typer.Option("--after", metavar="POSITION", help="Begin after this position.")]
+_Follow = Annotated[bool, Option("--follow", "-f", help="Go on with what is still to come.")]
+_NoOutput = Annotated[bool, Option("--no-output", help="Leave the program's output out.")]
+_Position = Annotated[str, Option("--after", metavar="POSITION", help="Begin after this position.")]
 
 
 def events(
-    context: typer.Context,
+    call: Call,
     run: RunOrBundle,
     after: After = "0",
     limit: _Limit = None,
@@ -55,7 +54,7 @@ def events(
       dsup events 4f7k --after 120 --limit 50
       dsup events 4f7k --follow --json | jq -c .kind
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     start = parse.whole("after", after)
     most = None if limit is None else parse.whole("limit", limit, least=1)
     kinds = _kinds(kind)
@@ -130,7 +129,7 @@ async def recorded(
 
 
 def feed(
-    context: typer.Context,
+    call: Call,
     after: _Position = "0",
     limit: _Limit = None,
     follow: _Follow = False,
@@ -147,7 +146,7 @@ def feed(
     Example:
       dsup feed --after 4100 --follow --json
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     most = None if limit is None else parse.whole("limit", limit, least=1)
     return drive(_feed(shared, parse.whole("after", after), most, follow=follow))
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from durable_supervisor.model.errors import invalid
 
 from . import exit_codes, out, parse
-from .options import Json, Settings, SocketPath, StateDir, settings
+from .declared import Option
+from .options import Call, Json, Settings, SocketPath, StateDir, settings
 from .progress import progress
 from .session import drive, owning
 
@@ -18,21 +17,19 @@ if TYPE_CHECKING:
     from durable_supervisor.model.collecting import GcReport
 
 _Older = Annotated[
-    str | None, typer.Option("--older-than", metavar="TIME", help="Ended more than this ago: 30d, 12h.")
+    str | None, Option("--older-than", metavar="TIME", help="Ended more than this ago: 30d, 12h.")
 ]
-_Keep = Annotated[
-    str | None, typer.Option("--keep", metavar="N", help="Not among the N newest that are over.")
-]
+_Keep = Annotated[str | None, Option("--keep", metavar="N", help="Not among the N newest that are over.")]
 _MaxSize = Annotated[
-    str | None, typer.Option("--max-size", metavar="SIZE", help="The oldest, until all logs fit: 10G.")
+    str | None, Option("--max-size", metavar="SIZE", help="The oldest, until all logs fit: 10G.")
 ]
-_Label = Annotated[str | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="Only with it.")]
-_Apply = Annotated[bool, typer.Option("--apply", help="Do it; without it, only say what would be done.")]
+_Label = Annotated[str | None, Option("--label", "-l", metavar="NAME=VALUE", help="Only with it.")]
+_Apply = Annotated[bool, Option("--apply", help="Do it; without it, only say what would be done.")]
 _SHOWN = 20  # runs of a plan, for a person
 
 
 def gc(
-    context: typer.Context,
+    call: Call,
     older_than: _Older = None,
     keep: _Keep = None,
     max_size: _MaxSize = None,
@@ -53,7 +50,7 @@ def gc(
       dsup gc --older-than 30d --keep 1000
       dsup gc --max-size 10G --apply
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     asked: dict[str, Any] = {
         "older_than": parse.positive_seconds("older_than", older_than),
         "keep": None if keep is None else parse.whole("keep", keep),
@@ -72,9 +69,7 @@ async def _gc(shared: Settings, asked: dict[str, Any]) -> int:
     tell = progress()
     async with owning(shared) as owner:
         report = await owner.ask(
-            lambda verbs: (
-                verbs.gc(**asked, tell=tell) if isinstance(verbs, Supervisor) else verbs.gc(**asked)
-            )
+            lambda verbs: verbs.gc(**asked, tell=tell) if isinstance(verbs, Supervisor) else verbs.gc(**asked)
         )
     if shared.json:
         out.document(report.to_dict())

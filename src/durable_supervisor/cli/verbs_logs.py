@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.events import Kind
 
 from . import exit_codes, out, parse
+from .declared import Option
 from .last_lines import LastLines
-from .options import Json, Raw, RunOrBundle, Settings, SocketPath, StateDir, settings
+from .options import Call, Json, Raw, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .printer import Printer
 from .session import drive, observing
 from .verbs_events import recorded, tell_if_lost
@@ -20,13 +19,13 @@ if TYPE_CHECKING:
     from durable_supervisor.model.events import Event
 
 _KINDS = frozenset({Kind.OUTPUT, Kind.OUTPUT_DROPPED})
-_Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is still to come.")]
-_Stream = Annotated[str, typer.Option("--stream", metavar="stdout|stderr|both", help="Which stream.")]
-_Tail = Annotated[str | None, typer.Option("--tail", metavar="N", help="Begin with the last N lines.")]
+_Follow = Annotated[bool, Option("--follow", "-f", help="Go on with what is still to come.")]
+_Stream = Annotated[str, Option("--stream", metavar="stdout|stderr|both", help="Which stream.")]
+_Tail = Annotated[str | None, Option("--tail", metavar="N", help="Begin with the last N lines.")]
 
 
 def logs(
-    context: typer.Context,
+    call: Call,
     run: RunOrBundle,
     follow: _Follow = False,
     stream: _Stream = "both",
@@ -47,7 +46,7 @@ def logs(
       dsup logs 4f7k --tail 20 --follow
       dsup logs 4f7k --stream stdout --raw > out.bin
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     if stream not in ("stdout", "stderr", "both"):
         raise invalid("stream", "must be stdout, stderr or both")
     lines = None if tail is None else parse.whole("tail", tail)

@@ -4,37 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
 from durable_supervisor.model.states import RunState
 
 from . import exit_codes, out, parse
+from .declared import Argument, Option
 from .escape import escape_text
-from .options import Json, RunId, RunOrBundle, Settings, SocketPath, StateDir, settings
+from .options import Call, Json, RunId, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .session import drive, is_bundle, observing
 
 if TYPE_CHECKING:
     from durable_supervisor.model.view import RunView
 
-_Bundle = Annotated[str, typer.Argument(metavar="[BUNDLE]", help="List what is in this bundle instead.")]
-_Limit = Annotated[str, typer.Option("--limit", "-n", metavar="N", help="At most this many, newest first.")]
+_Bundle = Annotated[str, Argument(metavar="[BUNDLE]", help="List what is in this bundle instead.")]
+_Limit = Annotated[str, Option("--limit", "-n", metavar="N", help="At most this many, newest first.")]
 _States = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--state", metavar="STATE", help=f"Only in this state, one of {', '.join(RunState)}; may be repeated."
     ),
 ]
-_Label = Annotated[str | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="Only with it.")]
+_Label = Annotated[str | None, Option("--label", "-l", metavar="NAME=VALUE", help="Only with it.")]
 _Before = Annotated[
-    str | None, typer.Option("--before", metavar="SERIAL", help="Go on after a page: its next_before.")
+    str | None, Option("--before", metavar="SERIAL", help="Go on after a page: its next_before.")
 ]
-_Collected = Annotated[bool, typer.Option("--collected", help="With runs whose logs are gone; see 'gc'.")]
-_Timeout = Annotated[str | None, typer.Option("--timeout", metavar="TIME", help="Give up after it (124).")]
+_Collected = Annotated[bool, Option("--collected", help="With runs whose logs are gone; see 'gc'.")]
+_Timeout = Annotated[str | None, Option("--timeout", metavar="TIME", help="Give up after it (124).")]
 
 
 def list_runs(
-    context: typer.Context,
+    call: Call,
     bundle: _Bundle = "",
     limit: _Limit = "50",
     state: _States = None,
@@ -51,7 +50,7 @@ def list_runs(
     Example:
       dsup list --state running --label team=infra
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     states = [_state(word) for word in state or ()]
     wanted = None if label is None else next(iter(parse.pairs("label", [label]).items()))
     cursor = None if before is None else parse.whole("before", before, least=1)
@@ -98,7 +97,7 @@ def _state(word: str) -> RunState:
 
 
 def inspect(
-    context: typer.Context,
+    call: Call,
     run: RunOrBundle,
     json: Json = False,
     state_dir: StateDir = None,
@@ -111,7 +110,7 @@ def inspect(
       dsup inspect 4f7k
       dsup --json inspect 4f7k | jq .outcome
     """
-    return drive(_inspect(settings(context, json, state_dir, socket), run))
+    return drive(_inspect(settings(call, json, state_dir, socket), run))
 
 
 async def _inspect(shared: Settings, run: str) -> int:
@@ -133,7 +132,7 @@ def show(shared: Settings, view: RunView) -> None:
 
 
 def wait(
-    context: typer.Context,
+    call: Call,
     run: RunId,
     timeout: _Timeout = None,
     json: Json = False,
@@ -149,7 +148,7 @@ def wait(
     Example:
       dsup wait 4f7k --timeout 10m && echo done
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     return drive(_wait(shared, run, parse.positive_seconds("timeout", timeout)))
 
 

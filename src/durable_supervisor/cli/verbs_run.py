@@ -7,17 +7,16 @@ import os
 import signal as signals
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.outcome import OutcomeKind
 from durable_supervisor.model.states import RunState
 
 from . import confined, describe, exit_codes, out, request, terminal
+from .declared import Option
 from .errors import print_error
 from .interactive import Left
 from .main import called_name
-from .options import Grace, Json, Raw, Settings, SocketPath, StateDir, settings
+from .options import Call, Grace, Json, Raw, Settings, SocketPath, StateDir, settings
 from .printer import Printer, terminals
 from .session import drive, observing, owning
 from .style import Style
@@ -45,11 +44,11 @@ class _Remarks(NamedTuple):
             out.note(f"{called_name()}: {to_script}")
 
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not say which run it is, nor what ended it.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Do not say which run it is, nor what ended it.")]
 
 
 def run(
-    context: typer.Context,
+    call: Call,
     argv: request.Argv,
     request_id: request.RequestId = None,
     cwd: request.Cwd = None,
@@ -99,8 +98,8 @@ def run(
     Example:
       dsup run --timeout 10m -- make test
     """
-    shared = settings(context, json, state_dir, socket)
-    asked, turn = request.ask(context.params), request.turn(context.params)
+    shared = settings(call, json, state_dir, socket)
+    asked, turn = request.ask(call.params), request.turn(call.params)
     remarks = _Remarks(shared.json, quiet)
     return drive(_run(shared, asked, turn, Printer(escape=terminals(raw=raw)), remarks))
 

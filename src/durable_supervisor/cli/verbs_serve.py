@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import re
 import shlex
@@ -10,69 +11,66 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError, invalid
 from durable_supervisor.model.schema import schema_name
 from durable_supervisor.process.places import SOCKET_VARIABLE
 
 from . import exit_codes, out, parse
-from .options import Json, Settings, StateDir, settings
+from .declared import Option
+from .options import Call, Json, Settings, StateDir, settings
 from .session import drive
 
 if TYPE_CHECKING:
     from durable_supervisor.server.daemon import Ready, ServeOptions
 
+_GARBAGE_LOOK = 10_000  # `main` has it higher, to begin sooner; who stays should not grow for it
+
 ListenAt = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--socket",
         metavar="PATH",
         help=f"Listen there instead of in the state directory [env: {SOCKET_VARIABLE}].",
     ),
 ]
-_Mode = Annotated[
-    str, typer.Option("--socket-mode", metavar="MODE", help="Permissions of the socket, in octal.")
-]
+_Mode = Annotated[str, Option("--socket-mode", metavar="MODE", help="Permissions of the socket, in octal.")]
 _Group = Annotated[
-    str | None, typer.Option("--socket-group", metavar="GROUP", help="Group that the socket belongs to.")
+    str | None, Option("--socket-group", metavar="GROUP", help="Group that the socket belongs to.")
 ]
 _Caller = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--caller",
         metavar="UID:PRINCIPAL:OWNER:NAMESPACE",
         help="Admit another user; a principal named operator sees all runs. Repeatable.",
     ),
 ]
 _Concurrent = Annotated[
-    str | None, typer.Option("--max-concurrent-runs", metavar="N", help="More are refused, or wait.")
+    str | None, Option("--max-concurrent-runs", metavar="N", help="More are refused, or wait.")
 ]
 _PerOwner = Annotated[
-    str | None, typer.Option("--max-runs-per-owner", metavar="N", help="The same, for each owner.")
+    str | None, Option("--max-runs-per-owner", metavar="N", help="The same, for each owner.")
 ]
-_Queued = Annotated[str, typer.Option("--max-queued-runs", metavar="N", help="How many may wait.")]
+_Queued = Annotated[str, Option("--max-queued-runs", metavar="N", help="How many may wait.")]
 _Connections = Annotated[
-    str, typer.Option("--max-connections", metavar="N", help="Beyond it an idle one makes room.")
+    str, Option("--max-connections", metavar="N", help="Beyond it an idle one makes room.")
 ]
-_Root = Annotated[bool, typer.Option("--allow-root", help="Run as root, and every program with it.")]
+_Root = Annotated[bool, Option("--allow-root", help="Run as root, and every program with it.")]
 _StopRuns = Annotated[
-    bool, typer.Option("--stop-runs-on-exit", help="On TERM and INT stop all runs too. Default: they go on.")
+    bool, Option("--stop-runs-on-exit", help="On TERM and INT stop all runs too. Default: they go on.")
 ]
 _Level = Annotated[
     str,
-    typer.Option("--log-level", metavar="LEVEL", help="debug (with every request), info, warning, error."),
+    Option("--log-level", metavar="LEVEL", help="debug (with every request), info, warning, error."),
 ]
 _Format = Annotated[
     str | None,
-    typer.Option(
-        "--log-format", metavar="FORMAT", help="json or text [default: text on a terminal, else json]."
-    ),
+    Option("--log-format", metavar="FORMAT", help="json or text [default: text on a terminal, else json]."),
 ]
 
 
 def serve(
-    context: typer.Context,
+    call: Call,
     socket_mode: _Mode = "0600",
     socket_group: _Group = None,
     caller: _Caller = None,
@@ -102,7 +100,7 @@ def serve(
         --caller 1001:ci:ci:default
       curl --unix-socket ~/.local/state/durable_supervisor/supervisor.sock http://localhost/v1/info
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     _check_installed()
     from durable_supervisor.server.daemon import ServeOptions
     from durable_supervisor.server.peers import Caller
@@ -144,6 +142,7 @@ def _serve(shared: Settings, options: ServeOptions, level: str, form: str | None
         return exit_codes.OK if await daemon.run() else exit_codes.FAILED
 
     log.start()
+    gc.set_threshold(_GARBAGE_LOOK)
     # A watchdog's SIGABRT leaves behind where it hung: files and lines, no values.  By number: where
     # it was started without one, Python has no sys.stderr.
     faulthandler.enable(out.STDERR)

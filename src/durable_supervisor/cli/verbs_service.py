@@ -10,27 +10,24 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Final
 
-import typer
-
 from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
 from durable_supervisor.model.schema import schema_name
 
 from . import exit_codes, out, units
+from .declared import Argument, Option
 from .main import called_name
-from .options import Json, Settings, StateDir, settings
+from .options import Call, Json, Settings, StateDir, settings
 from .verbs_serve import ListenAt, check_values
 
 _ACTIONS: Final = ("install", "uninstall", "print")
 
-_Action = Annotated[str, typer.Argument(metavar="ACTION", help="install, uninstall or print.")]
+_Action = Annotated[str, Argument(metavar="ACTION", help="install, uninstall or print.")]
 _Serve = Annotated[
-    list[str] | None, typer.Argument(metavar="[SERVE_OPTION]...", help="After --: options of 'serve'.")
+    list[str] | None, Argument(metavar="[SERVE_OPTION]...", help="After --: options of 'serve'.")
 ]
-_Now = Annotated[
-    bool, typer.Option("--now", help="install: enable and start it; uninstall: stop it. Runs go on.")
-]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; do nothing.")]
-_Launchd = Annotated[bool, typer.Option("--launchd", help="print: a property list for launchd.")]
+_Now = Annotated[bool, Option("--now", help="install: enable and start it; uninstall: stop it. Runs go on.")]
+_DryRun = Annotated[bool, Option("--dry-run", help="Say what would be done; do nothing.")]
+_Launchd = Annotated[bool, Option("--launchd", help="print: a property list for launchd.")]
 
 
 @dataclass
@@ -46,7 +43,7 @@ class _Report:
 
 
 def service(
-    context: typer.Context,
+    call: Call,
     action: _Action,
     serve_options: _Serve = None,
     now: _Now = False,
@@ -68,7 +65,7 @@ def service(
     """
     from durable_supervisor.process.places import state_directory
 
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     options = [*([] if shared.socket is None else ["--socket", os.path.abspath(shared.socket)])]
     options += serve_options or []
     for_root = _check(action, options, launchd=launchd)
@@ -95,13 +92,11 @@ def _check(action: str, options: list[str], *, launchd: bool) -> bool:
         raise invalid("action", f"must be one of {', '.join(_ACTIONS)}")
     if launchd and action != "print":
         raise invalid("launchd", "can only be printed: this product does not run on macOS yet")
-    from .app import command
+    from .by_typer import judge  # which says what is wrong, too: a unit that cannot start helps nobody
 
-    # Raises click's usage error: a unit that cannot start helps nobody.
-    name = called_name()
-    judged = command("serve").make_context(f"{name} serve", list(options), obj=Settings(name))
-    check_values(judged.params)
-    return bool(judged.params["allow_root"])
+    values = judge("serve", options)
+    check_values(values)
+    return bool(values["allow_root"])
 
 
 def _printed(place: str, options: list[str], path: str, *, launchd: bool) -> _Report:

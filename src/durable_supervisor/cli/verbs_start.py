@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.states import RunState
 
 from . import confined, exit_codes, out, request
+from .declared import Option
 from .describe import is_generated
-from .options import Grace, Json, Settings, SocketPath, StateDir, settings
+from .options import Call, Grace, Json, Settings, SocketPath, StateDir, settings
 from .session import drive, owning
 
 if TYPE_CHECKING:
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
     from durable_supervisor.model.answers import Run
     from durable_supervisor.model.request import StartRequest
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the request and print it; start nothing.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Check the request and print it; start nothing.")]
 
 
 def start(
-    context: typer.Context,
+    call: Call,
     argv: request.Argv,
     request_id: request.RequestId = None,
     cwd: request.Cwd = None,
@@ -72,8 +71,8 @@ def start(
       dsup start --secret-env API_TOKEN --label team=infra -- ./agent.sh
       dsup start --network none --grant .:all --memory 512M -- make test
     """
-    shared = settings(context, json, state_dir, socket)
-    asked, turn = request.ask(context.params), request.turn(context.params)
+    shared = settings(call, json, state_dir, socket)
+    asked, turn = request.ask(call.params), request.turn(call.params)
     if dry_run:
         return _show_request(shared, asked, generated_id=request_id is None)
     return drive(_start(shared, asked, turn))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from . import exit_codes, out
+from .declared import Argument
 from .escape import escape_text
-from .options import Json, Settings, SocketPath, StateDir, settings
+from .options import Call, Json, Settings, SocketPath, StateDir, settings
 from .progress import progress
 from .session import drive, needs_files
 
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
     from durable_supervisor.model.verify import Finding, VerifyReport
 
 _Path = Annotated[
-    str | None, typer.Argument(metavar="PATH", help="A directory, a backup or a bundle; else --state-dir.")
+    str | None, Argument(metavar="PATH", help="A directory, a backup or a bundle; else --state-dir.")
 ]
 _COLOURS = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
 def verify(
-    context: typer.Context,
+    call: Call,
     path: _Path = None,
     json: Json = False,
     state_dir: StateDir = None,
@@ -41,7 +40,7 @@ def verify(
       dsup verify /mnt/backups/agents-2026-05-01
       dsup verify ./nightly.zip
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     if path is None:
         needs_files(shared)
     return drive(_verify(shared, path))

@@ -7,23 +7,22 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Annotated
 
-import typer
-
 from . import exit_codes, out, parse
+from .declared import Option
 from .keyboard import Keyboard
-from .options import After, Json, Raw, RunOrBundle, Settings, SocketPath, StateDir, settings
+from .options import After, Call, Json, Raw, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .player import Action, Playback, actions, told
 from .recording import Recording
 from .screens import Screen, screen
 from .session import drive, is_bundle, observing
 
-_Speed = Annotated[str, typer.Option("--speed", metavar="X", help="2 is twice as fast, 0.5 half as fast.")]
-_From = Annotated[str, typer.Option("--from", metavar="TIME", help="Begin there, such as 90 or 2m.")]
-_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the output, no remarks on stderr.")]
+_Speed = Annotated[str, Option("--speed", metavar="X", help="2 is twice as fast, 0.5 half as fast.")]
+_From = Annotated[str, Option("--from", metavar="TIME", help="Begin there, such as 90 or 2m.")]
+_Quiet = Annotated[bool, Option("--quiet", "-q", help="Only the output, no remarks on stderr.")]
 
 
 def replay(
-    context: typer.Context,
+    call: Call,
     run: RunOrBundle,
     speed: _Speed = "1",
     begin: _From = "0",
@@ -43,15 +42,13 @@ def replay(
     Example:
       dsup replay 4f7k --speed 10 --from 2m
     """
-    shared = settings(context, json, state_dir, socket)
+    shared = settings(call, json, state_dir, socket)
     position = parse.positive_seconds("from", begin) or 0.0
     factor, seq = parse.factor("speed", speed), parse.whole("after", after)
     return drive(_replay(shared, run, Playback(position, 0.0, factor), seq, raw=raw, quiet=quiet))
 
 
-async def _replay(
-    shared: Settings, run: str, start: Playback, after: int, *, raw: bool, quiet: bool
-) -> int:
+async def _replay(shared: Settings, run: str, start: Playback, after: int, *, raw: bool, quiet: bool) -> int:
     async with observing(shared, run) as observer:
         pty = False
         if not shared.json and out.is_terminal(out.STDOUT):
