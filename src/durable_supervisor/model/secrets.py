@@ -69,17 +69,21 @@ def secret_spans(text: AnyStr, secrets: Iterable[AnyStr]) -> list[tuple[int, int
 
     Replacing one after the other would leave a piece of each that overlaps another.
     """
-    found = sorted(stretch for secret in secrets for stretch in _stretches(text, secret))
-    merged: list[tuple[int, int]] = []
-    for start, end in found:
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+    return merged([stretch for secret in secrets for stretch in stretches(text, secret)])
+
+
+def merged(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """These stretches in order; of overlapping and touching ones, one."""
+    whole: list[tuple[int, int]] = []
+    for start, end in sorted(found):
+        if whole and start <= whole[-1][1]:
+            whole[-1] = (whole[-1][0], max(end, whole[-1][1]))
         else:
-            merged.append((start, end))
-    return merged
+            whole.append((start, end))
+    return whole
 
 
-def _stretches(text: AnyStr, secret: AnyStr) -> list[tuple[int, int]]:
+def stretches(text: AnyStr, secret: AnyStr) -> list[tuple[int, int]]:
     """Where one secret stands, again and again without a gap, in time linear in the text."""
     found: list[tuple[int, int]] = []
     at = text.find(secret)

@@ -9,7 +9,8 @@ from ending inside a character, so that every event's text stands by itself.
 
 from __future__ import annotations
 
-from ..model.secrets import REDACTED, secret_spans
+from ..model.needles import Needles
+from ..model.secrets import REDACTED
 from ..model.tokens import CONTEXT, bodies, swallow
 
 _MARK = REDACTED.encode("ascii")
@@ -25,6 +26,13 @@ class Redactor:
 
     def __init__(self, secrets: list[bytes]) -> None:
         self._secrets = [secret for secret in secrets if secret]
+        self._needles = Needles(self._secrets)
+        # Without looking at each secret: three bytes that are in none end no beginning of one, and then
+        # only these one and two are one.
+        self._insides = b"".join(self._secrets)
+        self._starts = frozenset(
+            secret[:size] for secret in self._secrets for size in (1, 2) if len(secret) > size
+        )
         self._held = b""
         self._covered = 0
         self._marked = False
@@ -42,17 +50,18 @@ class Redactor:
 
     def _emit(self, buffer: bytes, hold: int) -> bytes:
         """Everything before ``hold``, marks in place of secrets; keeps the rest."""
-        parts: list[bytes] = []
+        parts: list[bytes | memoryview] = []
         position = self._covered
+        view = memoryview(buffer)  # its slices are no copies
         marked = self._marked  # the stretch that ends at ``position`` already has its mark
-        for start, end in secret_spans(buffer, self._secrets):
+        for start, end in self._needles.spans(buffer):
             if start >= hold:
                 break  # it is wholly in the part that waits, and will be found again
             if start > position or not marked:
-                parts += (buffer[position:start], _MARK)
+                parts += (view[position:start], _MARK)
             position, marked = max(position, end), True
         if position < hold:
-            parts.append(buffer[position:hold])
+            parts.append(view[position:hold] if parts else buffer[position:hold])
             marked = False
         self._marked = marked
         self._covered = max(0, position - hold)
@@ -62,6 +71,8 @@ class Redactor:
     def _possible_start(self, buffer: bytes) -> int:
         """The earliest position from which the rest may be the beginning of a secret."""
         earliest = len(buffer)
+        if buffer[-3:] not in self._insides:  # as nearly always
+            return earliest - next((size for size in (2, 1) if buffer[-size:] in self._starts), 0)
         for secret in self._secrets:
             at = max(0, len(buffer) - len(secret) + 1)
             while at < earliest:
