@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .model.command import Command, Completion, Limits, OnLimit, Terminal
     from .model.errors import ErrorCode, Phase, SupervisorError
     from .model.events import Event, Kind
+    from .model.importing import ImportReport
     from .model.outcome import Outcome, OutcomeKind
     from .model.page import Page
     from .model.policy import Access, Grant, Policy
@@ -71,6 +72,7 @@ _MODULES = {
     "Finding": "model.verify",
     "GcReport": "model.collecting",
     "Grant": "model.policy",
+    "ImportReport": "model.importing",
     "Kind": "model.events",
     "Lifetime": "model.request",
     "Limits": "model.command",
@@ -111,8 +113,8 @@ _MODULES = {
 __all__ = [
     "Access", "AsyncClient", "Attachment", "AxisReport", "BackupReport", "CancellationToken", "Capabilities",
     "Capability", "Client", "Command", "Completion", "ControlReceipt", "ErrorCode", "Event", "FeedEntry",
-    "Finding", "GcReport", "Grant", "Kind", "Lifetime", "Limits", "ListPage", "Observer", "OnLimit",
-    "Outcome", "OutcomeKind", "Page", "Phase", "Policy", "Process", "ReconcileReport", "Run",
+    "Finding", "GcReport", "Grant", "ImportReport", "Kind", "Lifetime", "Limits", "ListPage", "Observer",
+    "OnLimit", "Outcome", "OutcomeKind", "Page", "Phase", "Policy", "Process", "ReconcileReport", "Run",
     "RunFailedError", "RunResult", "RunState", "RunView", "ServiceInfo", "Session", "ShutdownReport",
     "StopReceipt", "Stream", "Supervisor", "SupervisorError", "Terminal", "VerifyReport", "__version__",
     "backup", "capabilities", "connect", "run", "spawn", "stream", "verify",

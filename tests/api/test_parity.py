@@ -12,7 +12,7 @@ from durable_supervisor.api.verbs import Reading, Verbs
 
 READING = ("inspect", "list", "find", "events", "follow", "attach", "feed", "wait")
 CONTROLS = ("stop", "signal", "write_stdin", "resize")
-OWNING = ("start", "resolve", "reconcile", "gc", "capabilities")
+OWNING = ("start", "resolve", "reconcile", "gc", "import_", "capabilities")
 
 
 def shape(cls: type, verb: str, *, ignore: frozenset[str] = frozenset()) -> list[tuple[str, Any, Any]]:

@@ -282,7 +282,7 @@ async def test_a_bomb_is_held_to_what_it_says(tmp_path: Path) -> None:
 
 
 async def test_a_log_beyond_the_room_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("durable_supervisor.bundle.reader._FREE_BYTES", 1 << 62)
+    monkeypatch.setattr("durable_supervisor.bundle.unpack.FREE_BYTES", 1 << 62)
     with pytest.raises(SupervisorError) as caught:
         await read_all(bundle(tmp_path / "b", members()))
     assert caught.value.code is ErrorCode.NO_SPACE

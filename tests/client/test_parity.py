@@ -20,7 +20,7 @@ from durable_supervisor.supervisor import attach, observer, supervisor
 # What belongs to whoever owns the directory, or serves it, or may read its files.
 OWNERS = {"journal", "open", "recover", "shutdown", "follow_pages", "write_piece", "audit"}
 # Of arguments: the facts of the calling process, which a client sends by itself, and its ear.
-OWNERS_ARGUMENTS = {"start": {"host"}, "resolve": {"by_uid"}, "gc": {"tell"}}
+OWNERS_ARGUMENTS = {"start": {"host"}, "resolve": {"by_uid"}, "import_": {"by_uid"}, "gc": {"tell"}}
 
 SERVED = sorted(
     name for name, member in inspect.getmembers(Supervisor) if not name.startswith("_") and name not in OWNERS

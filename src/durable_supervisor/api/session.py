@@ -7,11 +7,13 @@ import os
 from collections.abc import Mapping
 
 from ..model.answers import ReconcileReport, Run, StopReceipt
+from ..model.arguments import absolute
 from ..model.capabilities import Capabilities
 from ..model.collecting import GcReport
 from ..model.command import Command, Completion, Limits
 from ..model.errors import ErrorCode, SupervisorError
 from ..model.ids import new_id
+from ..model.importing import ImportReport
 from ..model.platform import check_platform
 from ..model.policy import Policy
 from ..model.request import DEFAULT_OWNER, Lifetime
@@ -163,6 +165,12 @@ class Session(Observer):
                 older_than=older_than, keep=keep, max_bytes=max_bytes, label=label, apply=apply
             )
         )
+
+    async def import_(self, bundle: str | os.PathLike[str]) -> ImportReport:
+        """As `Supervisor.import_`: the owner reads the file, so it must see it under the same path."""
+        self._lookup.check_open()
+        path = absolute("bundle", bundle)
+        return await self._owner.ask(lambda verbs: verbs.import_(path))
 
     async def capabilities(self) -> Capabilities:
         """As `Supervisor.capabilities`: of the owner, which starts the programs."""

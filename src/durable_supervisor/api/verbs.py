@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from ..model.capabilities import Capabilities
 from ..model.collecting import GcReport
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
+from ..model.importing import ImportReport
 from ..model.page import Page
 from ..model.policy import Policy
 from ..model.request import DEFAULT_OWNER, Lifetime
@@ -116,5 +118,7 @@ class Verbs(Reading, Protocol):
         label: tuple[str, str] | None = None,
         apply: bool = False,
     ) -> GcReport: ...
+
+    async def import_(self, bundle: str | os.PathLike[str]) -> ImportReport: ...
 
     async def capabilities(self) -> Capabilities: ...

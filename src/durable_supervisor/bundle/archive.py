@@ -75,6 +75,21 @@ class Archive:
     ) -> None:
         self.close()
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def raw(self) -> Iterator[bytes]:
+        """The file itself, as long as it is now."""
+        at, size = 0, self.size
+        while at < size:
+            data = os.pread(self._file.fileno(), min(_CHUNK, size - at), at)
+            if not data:
+                raise _refused(self.path, "it became shorter while it was read")
+            yield data
+            at += len(data)
+
     def document(self, name: str) -> dict[str, Any]:
         """A member that holds one JSON object."""
         with _judged(self.path):

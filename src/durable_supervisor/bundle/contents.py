@@ -1,12 +1,12 @@
 """What a bundle is made of: the names of its members, its manifest, and the bounds a reader keeps.  Format 1.
 
-    run.json                         the inspect document
-    receipt.json                     the receipt document; only of a run that has one
-    journal.json                     the journal's rows of this run
-    runs/<shard>/<run>.a<N>.log …    all segments of all attempts, named as in a state directory
-    session.cast                     asciicast v2; only of a run with a terminal
-    report.html                      the report, unless it was left out
-    manifest.json                    the last one: sizes and SHA-256 digests of all the others
+run.json                         the inspect document
+receipt.json                     the receipt document; only of a run that has one
+journal.json                     the journal's rows of this run
+runs/<shard>/<run>.a<N>.log …    all segments of all attempts, named as in a state directory
+session.cast                     asciicast v2; only of a run with a terminal
+report.html                      the report, unless it was left out
+manifest.json                    the last one: sizes and SHA-256 digests of all the others
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOGS = "runs"
 _RUN_ID = re.compile(rf"[0-9a-z]{{{RUN_ID_LENGTH}}}")
 _SHARD = re.compile(r"[0-9a-f]{4,16}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_MOST_ATTEMPTS = 1_000_000
+_MOST_ATTEMPTS = 100_000  # each with a log, and so a member, of its own
 
 
 class FormatError(ValueError):

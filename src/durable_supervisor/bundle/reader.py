@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
@@ -17,14 +16,13 @@ from ..model.page import Page
 from ..model.sieve import Sieve
 from ..model.states import RunState
 from ..model.view import RunView
-from ..runlog.files import create_file, make_dir
 from ..runlog.paths import RunPaths
 from ..runlog.reader import LogReader
 from .archive import Archive
-from .contents import JOURNAL, RUN, parse_log_name
-from .shapes import is_inspect_form
+from .contents import JOURNAL, RUN, FormatError
+from .told import view_of
+from .unpack import unpack
 
-_FREE_BYTES = 256 << 20  # left alone on the disk that the log is unpacked to
 _PAGE = 256
 
 
@@ -65,12 +63,11 @@ class BundleReader:
     async def inspect(self, run: str) -> RunView:
         """The run as it was when it was exported."""
         self._check(run)
-        form = self.archive.document(RUN)
         try:
-            view = RunView.from_dict(form)
-        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            view = view_of(self.archive.document(RUN))
+        except FormatError as problem:
             raise self._malformed(RUN) from problem
-        if view.id != self.manifest.run_id or not is_inspect_form(form):
+        if view.id != self.manifest.run_id:
             raise self._malformed(RUN)
         return view
 
@@ -198,35 +195,9 @@ class BundleReader:
 
     def unpacked(self) -> RunPaths:
         """The log's files, in a directory of our own until `close`."""
-        return RunPaths(self._unpack(), self.manifest.shard, self.manifest.run_id)
-
-    def _unpack(self) -> str:
-        """The log's files in a directory of our own; their names are made here, never taken over."""
-        manifest = self.manifest
-        logs = {name: found for name in manifest.members if (found := parse_log_name(manifest, name))}
-        self._check_room(sum(manifest.members[name].size for name in logs))
         if self._unpacked is None:
             self._unpacked = tempfile.mkdtemp(prefix="durable-supervisor-bundle-")  # 0700
-        paths = RunPaths(self._unpacked, manifest.shard, manifest.run_id)
-        make_dir(paths.dir)
-        for name, (attempt, key) in logs.items():
-            path = paths.segment_file(attempt, key)
-            make_dir(os.path.dirname(path))
-            fd = create_file(path)
-            with open(fd, "wb") as file:
-                file.writelines(self.archive.chunks(name))
-        return self._unpacked
-
-    def _check_room(self, size: int) -> None:
-        free = shutil.disk_usage(tempfile.gettempdir()).free
-        if size > free - _FREE_BYTES:
-            raise SupervisorError(
-                ErrorCode.NO_SPACE,
-                f"the log in the bundle takes {size} bytes, more than {tempfile.gettempdir()} has to spare",
-                phase=Phase.READ,
-                hint="set TMPDIR to a directory with more room",
-                details={"path": self.path, "bytes": size, "free": free},
-            )
+        return unpack(self.archive, self._unpacked)
 
     def _malformed(self, member: str) -> SupervisorError:
         return SupervisorError(

@@ -21,6 +21,7 @@ from ..model.capabilities import Capabilities
 from ..model.collecting import Criteria, GcReport
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
+from ..model.importing import ImportReport
 from ..model.page import Page
 from ..model.policy import Policy
 from ..model.request import DEFAULT_OWNER, Lifetime, Queueing
@@ -235,6 +236,10 @@ class AsyncClient(Base):
         """See `Supervisor.gc`; for the operator."""
         asked = Criteria(older_than=older_than, keep=keep, max_bytes=max_bytes, label=label)
         return await drive(self._calls.do(verbs.gc(asked, apply)))
+
+    async def import_(self, bundle: str | os.PathLike[str]) -> ImportReport:
+        """See `Supervisor.import_`; for the operator.  The service opens the file."""
+        return await drive(self._calls.do(verbs.import_(bundle)))
 
     @asynccontextmanager
     async def _websocket(self, target: str) -> AsyncIterator[WebSocket]:

@@ -20,6 +20,7 @@ from ..model.capabilities import Capabilities
 from ..model.collecting import Criteria, GcReport
 from ..model.command import Command, Completion, Limits
 from ..model.events import Event
+from ..model.importing import ImportReport
 from ..model.page import Page
 from ..model.policy import Policy
 from ..model.request import DEFAULT_OWNER, Lifetime, Queueing
@@ -227,3 +228,7 @@ class Client(Base):
         """See `Supervisor.gc`; for the operator."""
         asked = Criteria(older_than=older_than, keep=keep, max_bytes=max_bytes, label=label)
         return drive(self._calls.do(verbs.gc(asked, apply)))
+
+    def import_(self, bundle: str | os.PathLike[str]) -> ImportReport:
+        """See `Supervisor.import_`; for the operator.  The service opens the file."""
+        return drive(self._calls.do(verbs.import_(bundle)))

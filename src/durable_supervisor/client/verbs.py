@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
-from ..model.arguments import kinds_of, label_of, note_of, page_limit, position, signal_number, states_of
+from ..model.arguments import (
+    absolute,
+    kinds_of,
+    label_of,
+    note_of,
+    page_limit,
+    position,
+    signal_number,
+    states_of,
+)
 from ..model.collecting import Criteria, GcReport
 from ..model.command import STDIN_OPEN, Command, check_timeout
 from ..model.errors import invalid, unknown_run
 from ..model.forms import event_of
 from ..model.ids import RUN_ID_LENGTH
+from ..model.importing import ImportReport
 from ..model.page import Page
 from ..model.request import DEFAULT_OWNER, Queueing, StartRequest
 from ..model.states import RunState
@@ -54,6 +65,7 @@ RESEND: Final[Mapping[str, Resend]] = {
     "resize": Resend.NEVER,
     "resolve": Resend.NEVER,
     "gc": Resend.NEVER,
+    "import_": Resend.ONCE,  # imported twice, it is there once
 }
 
 _NO_KIND: Final = "-"  # a filter that lets nothing pass
@@ -199,6 +211,13 @@ def gc(asked: Criteria, apply: bool) -> Call[GcReport]:
     resend = RESEND["gc"] if apply else Resend.ONCE
     form = {**asked.to_dict(), "apply": apply}
     return Call(post("gc", "/v1/gc", form, resend=resend, patient=True), GcReport.from_dict)
+
+
+def import_(bundle: str | os.PathLike[str]) -> Call[ImportReport]:
+    """Its path as seen from here, which is to be the service's view of the same file."""
+    form = {"bundle": absolute("bundle", bundle)}
+    request = post("import_", "/v1/import", form, resend=RESEND["import_"], patient=True)
+    return Call(request, ImportReport.from_dict)
 
 
 def is_full_id(run: str) -> bool:

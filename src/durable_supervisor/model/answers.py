@@ -223,4 +223,4 @@ def feed_entry(entry: FeedEntry) -> dict[str, object]:
 def _summary(view: RunView) -> dict[str, object]:
     form = view.to_dict()
     names = ("run_id", "state", "request_id", "attempt", "argv", "labels", "created_at", "updated_at")
-    return {name: form[name] for name in (*names, "outcome", "reason", "collected_at")}
+    return {name: form[name] for name in (*names, "outcome", "reason", "collected_at", "imported")}

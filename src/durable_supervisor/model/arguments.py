@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal as signals
 from collections.abc import Collection, Iterable
 
@@ -94,3 +95,14 @@ def _words(name: str, value: object) -> Iterable[str]:
     if words is None or not all(isinstance(word, str) for word in words):
         raise invalid(name, "must be a collection of names, not one")
     return words
+
+
+def absolute(field: str, path: str | os.PathLike[str]) -> str:
+    """An absolute path, without a look at what is there.  Raises ``INVALID_REQUEST``."""
+    try:
+        found = os.path.abspath(os.fsdecode(path))
+    except (TypeError, ValueError):
+        raise invalid(field, "must be a path") from None
+    if "\0" in found:
+        raise invalid(field, "has a NUL in it")
+    return found

@@ -15,9 +15,10 @@ class BackupReport:
     """A backup that is whole and in its place.
 
     ``directory_id`` is the copy's own, ``original`` that of the directory it was made of.  ``runs`` have
-    their logs in it, ``collected`` ones their rows alone.  ``unsettled``: the runs that were not over, by
-    what the copy says of each.  ``not_retried``: refused requests that the copy never tries again.
-    ``left_out``: runs whose logs could not be read, or not to their end, and why; their rows are in it.
+    their logs in it, ``collected`` ones their rows alone; ``imported`` ones are in it as they are.
+    ``unsettled``: the runs that were not over, by what the copy says of each.  ``not_retried``: refused
+    requests that the copy never tries again.  ``left_out``: runs whose logs could not be read, or not to
+    their end, and why; their rows are in it.
     """
 
     path: str
@@ -31,6 +32,7 @@ class BackupReport:
     left_out: dict[str, str]
     files: int
     bytes: int
+    imported: int = 0
 
     def to_dict(self) -> dict[str, object]:
         """The backup document."""
@@ -42,6 +44,7 @@ class BackupReport:
             "made_at": iso_time(self.made_ns),
             "runs": self.runs,
             "collected": self.collected,
+            "imported": self.imported,
             "unsettled": self.unsettled,
             "not_retried": self.not_retried,
             "left_out": self.left_out,

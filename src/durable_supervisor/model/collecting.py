@@ -60,7 +60,10 @@ class Criteria:
 
 @dataclass(frozen=True, slots=True)
 class GcRun:
-    """One run that goes, or went.  ``bytes``: the room that its log takes on the disk."""
+    """One run that goes, or went.  ``bytes``: the room that its log takes on the disk.
+
+    ``imported``: another directory's, and all that is here of it goes; its age counts from its import.
+    """
 
     run_id: str
     request_id: str
@@ -68,6 +71,7 @@ class GcRun:
     outcome: dict[str, object] | None
     ended_ns: int
     bytes: int
+    imported: bool = False
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -77,6 +81,7 @@ class GcRun:
             "outcome": self.outcome,
             "ended_at": iso_time(self.ended_ns),
             "bytes": self.bytes,
+            "imported": self.imported,
         }
 
     @classmethod
@@ -89,6 +94,7 @@ class GcRun:
             form["outcome"],
             wall_ns(form["ended_at"]),
             form["bytes"],
+            form.get("imported", False),
         )
 
 

@@ -20,6 +20,7 @@ VERSIONS = {
     "feed": 1,
     "feed-page": 1,
     "gc": 1,
+    "import": 1,
     "info": 1,
     "inspect": 1,
     "journal-rows": 1,

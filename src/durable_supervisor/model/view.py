@@ -8,6 +8,7 @@ from typing import Any
 
 from .events import iso_time
 from .forms import wall_ns
+from .importing import ImportMark
 from .outcome import Outcome
 from .schema import schema_name
 from .states import RunState
@@ -23,7 +24,8 @@ class RunView:
     ``stdin`` (``null``, ``bytes``, ``open``), ``pty`` (columns, rows, term as asked for), ``policy``
     (as `Policy.to_dict`), ``lifetime`` and ``enforcement`` (what it is held to, axis by axis; None
     where it is not confined) are what its log says: None where that was not looked at, or is of an
-    older release.
+    older release.  ``imported``: it is another directory's, as its bundle told of it; nothing of it is
+    in reach here.
     """
 
     id: str
@@ -58,6 +60,7 @@ class RunView:
     lifetime: str | None = None
     enforcement: dict[str, object] | None = None
     collected_ns: int | None = None
+    imported: ImportMark | None = None
 
     @property
     def run_id(self) -> str:
@@ -100,6 +103,7 @@ class RunView:
             "survives_unit_restart": self.survives_unit_restart,
             "serial": self.serial,
             "collected_at": None if self.collected_ns is None else iso_time(self.collected_ns),
+            "imported": None if self.imported is None else self.imported.to_dict(),
         }
 
     @classmethod
@@ -107,7 +111,7 @@ class RunView:
         """From an inspect document; times have its microseconds.  Raises KeyError, TypeError, ValueError."""
         names = {field.name for field in fields(cls)} & set(form)
         told = {name: form[name] for name in names}
-        collected = form.get("collected_at")
+        collected, imported = form.get("collected_at"), form.get("imported")
         return cls(
             **{
                 **told,
@@ -117,6 +121,7 @@ class RunView:
                 "created_ns": wall_ns(form["created_at"]),
                 "updated_ns": wall_ns(form["updated_at"]),
                 "collected_ns": None if collected is None else wall_ns(collected),
+                "imported": None if imported is None else ImportMark.from_dict(imported),
                 "outcome": None if form["outcome"] is None else Outcome.from_dict(form["outcome"]),
             }
         )

@@ -12,6 +12,7 @@ from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 STATUS: dict[ErrorCode, int] = {
     ErrorCode.INVALID_REQUEST: 400,
     ErrorCode.IDEMPOTENCY_CONFLICT: 409,
+    ErrorCode.IMPORT_CONFLICT: 409,
     ErrorCode.UNKNOWN_RUN: 404,
     ErrorCode.RUN_COLLECTED: 410,
     ErrorCode.AMBIGUOUS_RUN: 409,

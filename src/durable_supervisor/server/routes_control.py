@@ -7,6 +7,7 @@ to end with its client is not begun for one that has hung up.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from aiohttp import web
@@ -21,6 +22,7 @@ from ..wire.requests import (
     AcknowledgeBody,
     GcBody,
     HostForm,
+    ImportBody,
     ReconcileBody,
     ResizeBody,
     ResolveBody,
@@ -171,6 +173,15 @@ async def gc(call: Call) -> web.Response:
     return answer((await call.service.whole(collecting)).to_dict())
 
 
+async def import_(call: Call) -> web.Response:
+    """Take the run in a bundle in, to be read here."""
+    check_operator(call.caller, "import")
+    path = call.form(ImportBody).bundle
+    if not os.path.isabs(path):
+        raise invalid("bundle", "must be an absolute path: the service has a working directory of its own")
+    return answer((await call.service.whole(call.supervisor.import_(path, by_uid=call.caller.uid))).to_dict())
+
+
 routes = [
     Route(
         "POST",
@@ -268,5 +279,14 @@ routes = [
         {200: "gc"},
         body=GcBody,
         failures=(ErrorCode.NO_SPACE, ErrorCode.STATE_DIR_REFUSED),
+    ),
+    Route(
+        "POST",
+        "/v1/import",
+        import_,
+        "Take the run in a bundle in, to be read here as another directory's; for the operator",
+        {200: "import"},
+        body=ImportBody,
+        failures=(ErrorCode.IMPORT_CONFLICT, ErrorCode.NO_SPACE, ErrorCode.STATE_DIR_REFUSED),
     ),
 ]

@@ -18,6 +18,7 @@ from ..runlog.paths import RunPaths
 from .dial import Dial, dial_patiently, not_confirmed
 from .follow import identity
 from .lookup import Lookup
+from .refusals import is_imported
 
 Message = dict[str, object]
 
@@ -46,7 +47,7 @@ class Controller:
     async def stop(self, run: str, grace: float | None, timeout: float | None) -> StopReceipt:
         check_timeout("grace", grace)
         check_timeout("timeout", timeout)
-        seen = await self._lookup.view(run)
+        seen = await self._own(run)
         if seen.state not in OPEN_STATES:
             return _already(seen)
         own_grace = grace if grace is not None else float(str(seen.limits.get("grace", 0)))
@@ -112,7 +113,7 @@ class Controller:
 
     async def dial(self, run: str, seconds: float) -> Dial:
         """A connection of the caller's own.  Raises ``NOT_RUNNING``."""
-        seen = await self._lookup.view(run)
+        seen = await self._own(run)
         row = await self._lookup.row(seen.id)
         dial = None
         if seen.state in OPEN_STATES:
@@ -127,9 +128,16 @@ class Controller:
         if seen.state in OPEN_STATES:
             await self._ask(seen, {"op": op, "id": control_id}, b"", _TELL_SECONDS)
 
+    async def _own(self, run: str) -> RunView:
+        """The run, which is this directory's own.  Raises ``NOT_RUNNING`` for an imported one."""
+        seen = await self._lookup.view(run)
+        if seen.imported is not None:
+            raise is_imported(seen.id, ErrorCode.NOT_RUNNING)
+        return seen
+
     async def _control(self, run: str, message: Message, blob: bytes, timeout: float) -> ControlReceipt:
         check_timeout("timeout", timeout)
-        seen = await self._lookup.view(run)
+        seen = await self._own(run)
         if seen.state not in OPEN_STATES:
             raise _not_running(seen)
         control_id = new_id("ctl", os.urandom)

@@ -9,7 +9,6 @@ nobody will ever run this attempt.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import socket
 from collections.abc import Callable, Coroutine
 from enum import Enum
@@ -70,7 +69,6 @@ class Dispatcher:
         self._workers = Workers(blocking, zygote)
         # Of each request id that somebody is starting: a lock lives as long as anyone holds or awaits it.
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        self._serials = itertools.count(identity.first_serial)
         self._slots = slots
 
     def close(self) -> None:
@@ -92,7 +90,9 @@ class Dispatcher:
     async def _start(self, prepared: Prepared) -> tuple[Admission, str]:
         if prepared.host.hung_up():
             raise ConnectionResetError("nobody waits for this start any more")
-        work = AdmitWork(self._place, self._identity, self._clock, self._serials, prepared, self._slots)
+        work = AdmitWork(
+            self._place, self._identity, self._clock, self._identity.serials, prepared, self._slots
+        )
         try:
             admission = await self._journal.write(work)
         except BaseException as error:

@@ -30,6 +30,7 @@ from ..runlog.collected import CollectedLog
 from ..runlog.files import FULL_ERRNOS, NotRegularError
 from ..runlog.paths import RunPaths, shard_of
 from ..runlog.removal import disk_bytes, remove_run, settle_shard
+from .gc_imported import remove_imported, see_imported, sweep_imported
 from .gc_plan import Plan, Sighting, plan
 from .hosting import short_of
 from .logs import report
@@ -106,6 +107,7 @@ class Collector:
     async def sweep(self) -> None:
         """Take away the files of runs that are collected already, as far as that can be done."""
         async with self._one:
+            await self._blocking(partial(sweep_imported, self._place.imported))
             await self._sweep()
 
     async def _look(self, call: _Call) -> list[Sighting]:
@@ -116,6 +118,7 @@ class Collector:
             page = await self._journal.read(partial(collecting.kept_runs, after_serial=serial, limit=BATCH))
             found += await self._of_files(partial(_see, page, self._place.runs))
             if len(page) < BATCH or not self._go_on(call):
+                found += await self._of_files(partial(see_imported, self._place.imported))
                 return found
             serial = page[-1].serial
             call.tell("looking", serial, last)
@@ -126,8 +129,10 @@ class Collector:
         for start in range(0, count, BATCH):
             if not self._go_on(call):
                 break
-            await self._collect([seen.run.run_id for seen in planned.going[start : start + BATCH]])
+            batch = planned.going[start : start + BATCH]
+            await self._collect([seen.run.run_id for seen in batch if seen.home is None])
             left = await self._sweep()
+            left += await self._blocking(partial(remove_imported, [seen.home for seen in batch if seen.home]))
             call.tell("collecting", min(start + BATCH, count), count)
         return left
 
@@ -235,6 +240,7 @@ def _report(planned: Plan, applied: bool, left: int) -> GcReport:
                 seen.run.outcome,
                 seen.run.ended_ns,
                 seen.bytes,
+                seen.home is not None,
             )
             for seen in planned.going[:MOST_NAMED]
         ),

@@ -10,6 +10,7 @@ from typing import Final
 from ..journal.collecting import KeptRun
 from ..model.collecting import Criteria
 from ..model.states import OPEN_STATES, RunState
+from .imported import Home
 
 LEAST_AGE: Final = 60.0  # seconds: whoever waited for it has had the time to look at it
 _NS: Final = 1_000_000_000
@@ -19,13 +20,15 @@ _NS: Final = 1_000_000_000
 class Sighting:
     """A run that is not collected.  ``locked``: somebody holds its log's lock.
 
-    ``unreadable``: its files cannot be looked at, and so not be removed either.
+    ``unreadable``: its files cannot be looked at, and so not be removed either.  ``home``: of an
+    imported one.
     """
 
     run: KeptRun
     bytes: int
     locked: bool
     unreadable: bool = False
+    home: Home | None = None
 
 
 @dataclass(frozen=True, slots=True)

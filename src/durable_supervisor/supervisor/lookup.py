@@ -17,7 +17,9 @@ from ..model.view import RunView
 from ..process.shortage import is_shortage
 from ..runlog.paths import RunPaths
 from .hosting import short_of
+from .imported import ImportedRow
 from .reading import Reading
+from .refusals import is_imported
 from .state_dir import StateDir
 
 if TYPE_CHECKING:
@@ -105,6 +107,16 @@ class Lookup:
 
     async def row(self, run: str, owner: str | None = None) -> RunRow:
         return await self._read(lambda: self._reading.row(run, owner))
+
+    async def own(self, run: str, refusal: ErrorCode = ErrorCode.NOT_RUNNING) -> RunRow:
+        """As `row`, of a run that is this directory's: nothing of an imported one is in reach.
+
+        Raises ``refusal`` for that.
+        """
+        row = await self.row(run)
+        if isinstance(row, ImportedRow):
+            raise is_imported(row.run_id, refusal)
+        return row
 
     async def view(self, run: str, *, live: bool = False) -> RunView:
         return await self._read(lambda: self._reading.inspect(run, live=live))

@@ -171,6 +171,8 @@ class Observer:
                     continue
                 seen = await self._lookup.view(row.run_id)
                 row = await self._lookup.row(row.run_id)  # another attempt has another log
+                if seen.imported is not None:
+                    return  # where its bundle ends, also one of a run that went on
                 if seen.state not in OVER:
                     word = LastWord()
                     await self._lookup.unless_closed(news.after(after, identity(seen.worker)))
@@ -209,8 +211,8 @@ class Observer:
     async def wait(self, run: str, *, timeout: float | None = None) -> RunView:
         """The run once it is over: finished, or not_started.
 
-        Raises ``OUTCOME_UNKNOWN`` (with run id and evidence in ``details``) for unknown and
-        quarantined runs, ``WAIT_TIMEOUT`` after ``timeout`` seconds.
+        Raises ``OUTCOME_UNKNOWN`` (with run id and evidence in ``details``) for unknown and quarantined
+        runs, and those imported before they were over; ``WAIT_TIMEOUT`` after ``timeout`` seconds.
         """
         self._lookup.check_open()
         check_timeout("timeout", timeout)
@@ -219,7 +221,7 @@ class Observer:
         pause = _FIRST_PAUSE
         while True:
             seen = await self._lookup.view(run)
-            if seen.state in OVER:
+            if seen.state in OVER or seen.imported is not None:
                 return _known(seen if seen.head else await self.inspect(run))
             left = None if deadline is None else deadline - loop.time()
             if left is not None and left <= 0:
@@ -326,7 +328,8 @@ def _known(seen: RunView) -> RunView:
         return seen
     raise SupervisorError(
         ErrorCode.OUTCOME_UNKNOWN,
-        f"run {seen.id} is {seen.state.value} ({seen.reason}): its outcome cannot be known",
+        f"run {seen.id} is {seen.state.value} ({seen.reason or 'when it was exported'}): its outcome cannot "
+        "be known",
         phase=Phase.RUN,
         hint=f"`durable-supervisor inspect {seen.id}` shows the evidence; see `resolve`",
         details={

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,17 +24,22 @@ from .admission import key_id
 from .collected import compare_with_tombstones
 from .gc import typed
 from .hosting import short_of
+from .imported import next_serial
 from .refusals import RECOVER_HINT, needs_recovery
 from .state_dir import StateDir, load_key, unusable
 
 
 class Identity:
-    """The directory's id and key, which every log header and digest refers to, and the next free serial."""
+    """The directory's id and key, which every log header and digest refers to, and the serials to come.
 
-    __slots__ = ("directory_id", "first_serial", "key", "key_id")
+    ``first_serial`` is the journal's; ``serials`` begin behind those of imported runs, too.
+    """
 
-    def __init__(self, directory_id: str, key: bytes, first_serial: int) -> None:
+    __slots__ = ("directory_id", "first_serial", "key", "key_id", "serials")
+
+    def __init__(self, directory_id: str, key: bytes, first_serial: int, first_free: int = 1) -> None:
         self.first_serial = first_serial
+        self.serials = itertools.count(max(first_serial, first_free))
         self.directory_id = directory_id
         self.key = key
         self.key_id = key_id(key)
@@ -88,7 +94,8 @@ async def _identify(place: StateDir, journal: Journal) -> Identity:
     known = await journal.read(meta.directory_id)
     key = load_key(place, create=known is None)
     first_serial = await journal.read(meta.next_serial)
-    identity = Identity(known or new_id("dir", os.urandom), key, first_serial)
+    first_free = next_serial(place.imported)
+    identity = Identity(known or new_id("dir", os.urandom), key, first_serial, first_free)
     failpoint("open.key_loaded")
     if known is None:
         await journal.write(lambda conn: meta.adopt(conn, identity.directory_id, identity.key_id))

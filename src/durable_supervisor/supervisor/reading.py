@@ -24,6 +24,7 @@ from ..reconcile.observe import Place
 from ..reconcile.view import view
 from ..runlog.paths import RunPaths, find_run
 from ..runlog.reader import LogReader
+from .imported import ImportedRow, Imports
 from .live import with_live_figures
 from .state_dir import StateDir, owner_pid
 
@@ -50,7 +51,8 @@ class Reading:
         self._from_logs: set[str] = set()  # runs that the journal does not know
         self._named: tuple[JournalReader, str | None] | None = None
         self._lock = threading.Lock()
-        self._readers: OrderedDict[tuple[str, int], tuple[LogReader, threading.Lock]] = OrderedDict()
+        self._imports = Imports(place.imported)
+        self._readers: OrderedDict[tuple[str, str, int], tuple[LogReader, threading.Lock]] = OrderedDict()
 
     def close(self) -> None:
         """Idempotent."""
@@ -61,6 +63,8 @@ class Reading:
 
     def row(self, run: str, owner: str | None = None) -> RunRow:
         """The run of this id or unique prefix; with ``owner``, another's does not exist.
+
+        An imported one has no owner here: its owner's name is a word of another directory.
 
         Raises ``UNKNOWN_RUN``, or ``AMBIGUOUS_RUN`` naming the candidates.
         """
@@ -77,8 +81,11 @@ class Reading:
         if found is not None:
             return found
         candidates = self._read(lambda conn: runs.by_prefix(conn, run, owner=owner)) if run else []
-        if len(candidates) > 1:
-            raise _ambiguous(run, candidates)
+        homes = self._imports.find(run) if run and owner is None else []
+        if len(candidates) + len(homes) > 1:
+            raise _ambiguous(run, sorted([*candidates, *(home.run_id for home in homes)]))
+        if homes:
+            return self._imports.row(homes[0])
         found = self._read(lambda conn: runs.get(conn, candidates[0])) if candidates else None
         if found is None and len(run) == RUN_ID_LENGTH and run.isalnum():
             found = self._row_from_log(run)
@@ -87,6 +94,8 @@ class Reading:
     def inspect(self, run: str, *, live: bool = False) -> RunView:
         """The run as it is now; ``live`` adds figures of its running tree, and its log's health."""
         row = self.row(run)
+        if isinstance(row, ImportedRow):
+            return row.view
         seen = view(row, self.evidence_place(row), check_log=live)
         if not row.collected and not self._log_is_there(row):  # collected since its row was read?
             row = self.row(run)
@@ -119,8 +128,11 @@ class Reading:
             )
         )
         place = self.evidence_place()
-        views = [view(row, place) for row in rows[:limit]]
-        return ListPage(views, rows[limit - 1].serial if len(rows) > limit else None)
+        views = [view(row, place) for row in rows]
+        if owner is None:
+            views += self._imports.newest(before, limit + 1, lambda seen: _fits(seen, wanted, label))
+            views.sort(key=lambda seen: seen.serial, reverse=True)
+        return ListPage(views[:limit], views[limit - 1].serial if len(views) > limit else None)
 
     def page(self, row: RunRow, after: int, limit: int, kinds: frozenset[str] | None, output: bool) -> Page:
         """One page of a run's events.  Raises ``RUN_COLLECTED``, also where that happens meanwhile."""
@@ -137,6 +149,9 @@ class Reading:
         Its first segment goes first, and after the journal says so: while that is there, all is.
         """
         if not row.collected and self._log_is_there(row):
+            return
+        if isinstance(row, ImportedRow):
+            self._imports.row(row.home)  # raises where it is gone as a whole
             return
         now = self._read(lambda conn: runs.get(conn, row.run_id))
         if now is not None and now.collected:
@@ -166,6 +181,10 @@ class Reading:
         """Everything that the journal holds about one run."""
         from ..journal import history  # for a bundle alone
 
+        if isinstance(row, ImportedRow):
+            from . import imported_files
+
+            return imported_files.history(row)
         return self._read(lambda conn: history.of_run(conn, row))
 
     def owned(self) -> bool:
@@ -173,7 +192,9 @@ class Reading:
         return owner_pid(self._place) is not None
 
     def paths(self, row: RunRow) -> RunPaths:
-        return RunPaths(self._place.runs, row.shard, row.run_id)
+        return (
+            row.paths if isinstance(row, ImportedRow) else RunPaths(self._place.runs, row.shard, row.run_id)
+        )
 
     def evidence_place(self, row: RunRow | None = None) -> Place:
         """Where the reconciler's readers look.  A row that came from the logs cannot be foreign to them."""
@@ -189,12 +210,13 @@ class Reading:
 
     def _reader(self, row: RunRow) -> tuple[LogReader, threading.Lock]:
         """A reader that remembers where the last page ended, so that the next costs only itself."""
-        key = (row.run_id, row.attempt)
+        paths = self.paths(row)
+        key = (paths.dir, row.run_id, row.attempt)
         with self._lock:
             if key in self._readers:
                 self._readers.move_to_end(key)
             else:
-                self._readers[key] = (LogReader(self.paths(row), row.attempt), threading.Lock())
+                self._readers[key] = (LogReader(paths, row.attempt), threading.Lock())
                 if len(self._readers) > _CACHED_READERS:
                     self._readers.popitem(last=False)
             return self._readers[key]
@@ -240,6 +262,12 @@ class Reading:
         if row is not None:
             self._from_logs.add(run_id)
         return row
+
+
+def _fits(seen: RunView, states: frozenset[RunState] | None, label: tuple[str, str] | None) -> bool:
+    return (states is None or seen.state in states) and (
+        label is None or seen.labels.get(label[0]) == label[1]
+    )
 
 
 def _ambiguous(prefix: str, candidates: list[str]) -> SupervisorError:

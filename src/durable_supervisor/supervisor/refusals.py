@@ -1,4 +1,4 @@
-"""Why a supervisor starts nothing: its journal may not know every request id, or it is going."""
+"""What a supervisor does not do: its journal may miss request ids, it is going, or a run is not its own."""
 
 from __future__ import annotations
 
@@ -19,4 +19,15 @@ def starts_nothing_more() -> SupervisorError:
         "it is shutting down and starts nothing more",
         phase=Phase.ADMIT,
         hint="open it again",
+    )
+
+
+def is_imported(run_id: str, code: ErrorCode) -> SupervisorError:
+    """``code``, about a run that can only be read."""
+    return SupervisorError(
+        code,
+        f"run {run_id} was imported: it is another directory's",
+        phase=Phase.CONTROL,
+        hint="it can be read here, nothing else; ask where it was started",
+        details={"run_id": run_id},
     )

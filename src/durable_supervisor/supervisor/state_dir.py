@@ -23,6 +23,7 @@ from ..runlog.files import fsync_dir
 
 MIN_FREE_BYTES = 16 * 1024 * 1024
 KEY_BYTES = 32
+IMPORTED = "imported"  # a folder
 _POLL_SECONDS = 0.02
 _OCTAL = re.compile(rb"\\([0-7]{3})")  # how mountinfo writes spaces and backslashes
 
@@ -49,6 +50,11 @@ class StateDir:
     @property
     def runs(self) -> str:
         return os.path.join(self.path, "runs")
+
+    @property
+    def imported(self) -> str:
+        """Runs of other directories; made by the first import."""
+        return os.path.join(self.path, IMPORTED)
 
     @property
     def lock(self) -> str:

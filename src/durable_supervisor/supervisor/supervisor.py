@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Mapping
 
-from ..journal import runs
 from ..journal.connection import Journal
 from ..journal.listing import all_judged
 from ..journal.rows import RunRow
@@ -15,13 +14,14 @@ from ..model.answers import Capacity, ReconcileReport, Run, ShutdownReport, Stop
 from ..model.capabilities import Capabilities
 from ..model.collecting import Criteria, GcReport
 from ..model.command import Command, Completion, Limits, check_timeout, completion_of
-from ..model.errors import SupervisorError
+from ..model.errors import ErrorCode
 from ..model.ids import new_id
+from ..model.importing import ImportReport
 from ..model.platform import check_platform
 from ..model.policy import Policy
 from ..model.progress import Tell, quiet
 from ..model.request import DEFAULT_OWNER, Lifetime, Queueing, StartRequest, lifetime_of
-from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
+from ..model.states import OPEN_STATES, RunState
 from ..model.view import RunView
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
@@ -35,6 +35,7 @@ from .dispatch import Dispatcher
 from .endings import Endings
 from .gc import Collector
 from .hosting import read_host
+from .importing import Importer
 from .leftovers import Leftovers
 from .links import WorkerLink
 from .logs import report
@@ -47,6 +48,7 @@ from .resolving import Resolver
 from .slots import DEFAULT_QUEUED_RUNS, Bounds, Slots
 from .starting import Starter
 from .state_dir import Ownership, StateDir
+from .stopping import mark_stopped, stop_all
 from .tasks import Tasks
 
 OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
@@ -97,6 +99,7 @@ class Supervisor(Observer):
         blocking, directory_id = self._lookup.blocking, ident.directory_id
         self._starter = Starter(self._dispatcher, self._reconciler, self._queue, blocking, str(place.path))
         self._collector = Collector(place, journal, directory_id, clock, blocking, self._tasks)
+        self._importer = Importer(place, journal, ident, clock, blocking, self._tasks)
         self._leftovers = Leftovers(journal, directory_id, blocking)
         self._resolver = Resolver(self._lookup, journal, self._reconciler, self._leftovers, clock)
         self._background: asyncio.Task[None] | None = None
@@ -157,7 +160,8 @@ class Supervisor(Observer):
             failpoint("open.judged")
             await sup._queue.load(place.runs, sup._lookup.blocking)
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
-            for work in (sup._adopt(), sup._leftovers.sweep(), sup._collector.sweep()):
+            sweepers = (sup._leftovers, sup._collector, sup._importer)
+            for work in (sup._adopt(), *(one.sweep() for one in sweepers)):
                 sup._tasks.spawn_unawaited(work)
         except BaseException:
             await sup.close()
@@ -216,21 +220,15 @@ class Supervisor(Observer):
         self._admit_no_more()
         await self._queue.close()  # a slot that a stop frees is nobody's
         deadline = self._loop.time() + timeout
-        stopped: list[str] = []
-        unconfirmed: list[str] = []
+        report = ShutdownReport([], [])
         if stop_runs:
             await self._tasks.settle(timeout)  # a start under way becomes a run, to be stopped too
             left = max(0.0, deadline - self._loop.time())
             rows = [row for row in await self._journal.read(all_judged) if row.state in OPEN_STATES]
-            results = await asyncio.gather(
-                *(self.stop(row.run_id, timeout=left) for row in rows), return_exceptions=True
-            )
-            for row, result in zip(rows, results, strict=True):
-                sure = isinstance(result, StopReceipt) and result.confirmed
-                (stopped if sure else unconfirmed).append(row.run_id)
+            report = await stop_all([row.run_id for row in rows], lambda run: self.stop(run, timeout=left))
             await self._reconciler.pass_once()
         await self.close()
-        return ShutdownReport(stopped, unconfirmed)
+        return report
 
     @property
     def journal(self) -> Journal:
@@ -311,7 +309,7 @@ class Supervisor(Observer):
         Raises ``NOT_RESOLVABLE``, ``INVALID_REQUEST``, ``NOT_CONFIRMED``.
         """
         self._lookup.check_open()
-        row = await self._lookup.row(run)
+        row = await self._lookup.own(run, ErrorCode.NOT_RESOLVABLE)
         seen = await self._resolver.resolve(row.run_id, action, note, by_uid)
         self._account(await self._lookup.row(seen.id))  # with this word its slot is free
         return seen
@@ -340,20 +338,21 @@ class Supervisor(Observer):
         asked = Criteria(older_than=older_than, keep=keep, max_bytes=max_bytes, label=label)
         return await self._collector.gc(asked, apply, tell)
 
+    async def import_(self, bundle: str | os.PathLike[str], *, by_uid: int | None = None) -> ImportReport:
+        """Take the run in a bundle (a file) in, to be read here as the run of another directory.
+
+        ``by_uid``: as for `resolve`.  See ``docs/bundles.md``.  Raises ``INVALID_REQUEST``,
+        ``IMPORT_CONFLICT``, ``NO_SPACE``, ``BUSY``.
+        """
+        self._lookup.check_open()
+        return await self._importer.import_(bundle, os.getuid() if by_uid is None else by_uid)
+
     async def stop(
         self, run: str, *, grace: float | None = None, timeout: float | None = None
     ) -> StopReceipt:
         """As `Observer.stop`; besides, a run that never started will not be retried."""
-        row = await self._lookup.row(run)
-        if row.state in JUDGED_STATES or row.state is RunState.NOT_STARTED:
-            now = self._clock.wall_ns()
-            try:
-                await self._journal.write(lambda conn: runs.mark_stop_requested(conn, row.run_id, now))
-            except SupervisorError:
-                # A full disk, say. What was released is never retried: it needs no mark to be stopped.
-                if (await self._lookup.view(row.run_id)).state not in (RunState.RUNNING, RunState.STOPPING):
-                    raise
-            failpoint("stop.marked")
+        row = await self._lookup.own(run)
+        await mark_stopped(row, self._lookup, self._journal, self._clock)
         receipt = await super().stop(row.run_id, grace=grace, timeout=timeout)
         self._reconciler.mark(row.run_id)
         return receipt
@@ -397,4 +396,5 @@ class Supervisor(Observer):
     def _admit_no_more(self) -> None:
         self._admitting = False
         self._collector.leave()
+        self._importer.leave()
         self._endings.leave()

@@ -32,12 +32,14 @@ from ..reconcile.observe import Place
 from ..runlog.collected import Mark
 from ..runlog.files import FULL_ERRNOS, fsync_dir, make_dir
 from ..runlog.paths import RunPaths
+from ..runlog.tree import files_below, sync_all
 from ..supervisor import state_dir as directory
 from ..supervisor.collected import compare_with_tombstones
 from ..supervisor.hosting import short_of
 from ..supervisor.state_dir import StateDir
 from . import logs, manifest
 from .errand import Errand
+from .imports import copy_imports
 from .settling import settle
 
 _PAGE = 64
@@ -100,6 +102,7 @@ class _Backup:
             async with await Journal.open(self._copy.journal, create=False) as journal:
                 mark = await self._adopt(journal, made_ns)
                 await self._copy_logs(journal, reader, mark)
+                imported = await self._errand.run(self._copy_imports)
                 unsettled = await self._settle(journal)
                 not_retried = await journal.write(partial(copying.forbid_retries, through=mark.through))
                 await self._note_collected(journal)
@@ -113,6 +116,7 @@ class _Backup:
             made_ns=made_ns,
             runs=kept,
             collected=collected,
+            imported=imported,
             unsettled=unsettled,
             not_retried=not_retried,
             left_out=self._left_out,
@@ -157,6 +161,10 @@ class _Backup:
             logs.copy_log(log, copied, (original, self._directory_id), self._errand.check)
         logs.cut_unfinished(copied, row.attempt)
 
+    def _copy_imports(self) -> int:
+        """As they are: they are no word on this directory, nor on its copy."""
+        return copy_imports(self._source.imported, self._copy.imported, self._left_out, self._errand.check)
+
     def _is_collected(self, row: RunRow, paths: RunPaths, reader: JournalReader) -> bool:
         """Were its files going while they were opened?  The first goes first: with it, all are there."""
         if os.path.lexists(paths.log(row.attempt)):
@@ -183,8 +191,8 @@ class _Backup:
 
     async def _sync(self) -> dict[str, manifest.Digest]:
         self._tell("syncing", 0, 1)
-        await self._errand.run(partial(manifest.sync_all, self._copy.path))
-        names = list(manifest.files_below(self._copy.path))
+        await self._errand.run(partial(sync_all, self._copy.path))
+        names = list(files_below(self._copy.path))
         files: dict[str, manifest.Digest] = {}
         for first in range(0, len(names), _PAGE):
             self._tell("reading it back", first, len(names))

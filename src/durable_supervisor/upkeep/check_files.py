@@ -16,14 +16,16 @@ from ..runlog.collected import NAME as COLLECTED
 from ..runlog.evidence import read_evidence
 from ..runlog.files import NotRegularError
 from ..runlog.paths import RunPaths, list_runs, list_shards, parse_segment_name
-from . import manifest
+from ..runlog.tree import files_below
+from ..supervisor.state_dir import IMPORTED
+from . import check_imports, manifest
 
 _TOP = re.compile(
     r"journal\.db(-wal|-shm)?|journal\.db\.\d{8}T\d{6}\.old(-wal|-shm)?|supervisor\.lock"
     r"|(key|supervisor\.owner)(\.[0-9a-f]{8})?"  # half-made, by one that was killed
 )
 _OURS = frozenset({
-    MANIFEST, POINTER_NAME, f"{POINTER_NAME}.new", SOCKET_NAME, f".{SOCKET_NAME}.new", "runs",
+    MANIFEST, POINTER_NAME, f"{POINTER_NAME}.new", SOCKET_NAME, f".{SOCKET_NAME}.new", "runs", IMPORTED,
 })  # fmt: skip
 _IN_SHARD = re.compile(r"[0-9a-z]+\.(a[1-9]\d*\.(log|seg)|sock)")
 _SET_ASIDE = re.compile(r"(\d{16}.*\.log)\.(g\d+|tmp)")  # what a repair or a crash left; nobody reads it
@@ -59,6 +61,8 @@ def _belongs(top: str, place: str, name: str) -> bool:
     if place == ".":
         return name in _OURS or bool(_TOP.fullmatch(name))
     parts = place.split(os.sep)
+    if parts[0] == IMPORTED:
+        return check_imports.belongs(parts[1:], name)
     if parts == ["runs"]:
         return name == COLLECTED or name in list_shards(os.path.join(top, "runs"))
     if len(parts) == 2:
@@ -133,7 +137,7 @@ def check_manifest(path: str, report: VerifyReport, check: Callable[[], None]) -
         problem = "this backup has been in use: its digests are of the past"
         report.add("note", "backup_in_use", place, problem, "nothing")
         return
-    there = set(manifest.files_below(path)) - {MANIFEST, "journal.db-wal", "journal.db-shm"}
+    there = set(files_below(path)) - {MANIFEST, "journal.db-wal", "journal.db-shm"}
     for name in sorted(there - said.keys()):
         entry = os.path.join(path, name)
         report.add("error", "file_added", entry, "it came after the backup was made", "make a new backup")

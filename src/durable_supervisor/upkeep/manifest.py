@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from ..journal.copying import CopyMark
 from ..model.backup import MANIFEST, BackupReport
 from ..model.events import iso_time
 from ..model.schema import schema_name
-from ..process import libc
 from ..runlog.files import create_file, fsync_dir, open_regular, write_all
 
 FORMAT = 1
@@ -28,33 +27,6 @@ class Digest:
 
     size: int
     sha256: str
-
-
-def files_below(path: str) -> Iterator[str]:
-    """The names of all files in a directory, relative to it, in order."""
-    for folder, folders, names in os.walk(path):
-        folders.sort()
-        for name in sorted(names):
-            yield os.path.relpath(os.path.join(folder, name), path)
-
-
-def sync_all(path: str) -> None:
-    """Everything in a directory is on the disk then.  Raises OSError.
-
-    One call for thousands of files, where there is such a call; a sync of each takes minutes.
-    """
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if libc.sync_file_system(fd):
-            return
-    finally:
-        os.close(fd)
-    for name in files_below(path):
-        fd, _ = open_regular(os.path.join(path, name))
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def digest_of(path: str, check: Callable[[], None]) -> Digest:

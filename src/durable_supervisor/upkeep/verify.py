@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
+from ..bundle.check import check_bundle
+from ..bundle.check_log import Setting, check_log
 from ..bundle.reader import BundleReader
 from ..journal import copying, meta, runs
 from ..journal.reader import JournalReader
@@ -23,10 +25,9 @@ from ..supervisor import state_dir as directory
 from ..supervisor.hosting import short_of
 from ..supervisor.state_dir import StateDir
 from . import manifest
-from .check_bundle import check_bundle
 from .check_files import check_files, check_manifest
+from .check_imports import check_imports
 from .check_journal import check_journal, check_tombstones
-from .check_log import Setting, check_log
 from .errand import Errand
 
 _PAGE = 64
@@ -61,7 +62,7 @@ async def verify(path: str | os.PathLike[str] | None = None, *, tell: Tell = qui
 async def _bundle(path: str, errand: Errand) -> VerifyReport:
     report = VerifyReport(path, "bundle")
     async with BundleReader(path) as reader:
-        await errand.run(partial(check_bundle, reader, report))
+        await errand.run(partial(check_bundle, reader.archive, reader.unpacked, report))
     return report
 
 
@@ -102,6 +103,7 @@ class _Directory:
         return report
 
     def _files(self, known: Callable[[str], bool]) -> None:
+        check_imports(self._place.imported, self._report, self._errand.check)
         owned = directory.is_owned(self._place)
         check_files(self._place.path, self._report, known, owned=owned)
 

@@ -38,7 +38,7 @@ from .bundles import BundleDocument, ExportDocument, JournalRowsDocument, Report
 from .capabilities import CapabilitiesDocument
 from .details import Receipt
 from .events import EventDocument
-from .operating import GcDocument, InfoDocument, ServeDocument, ServiceDocument
+from .operating import GcDocument, ImportDocument, InfoDocument, ServeDocument, ServiceDocument
 from .upkeep import BackupDocument, BackupManifestDocument, VerifyDocument
 
 
@@ -56,6 +56,16 @@ class StartDocument(Document):
         description="false: systemd would kill it with the unit it was started in; null: not known"
     )
     reason: str | None = Field(description="why it is not_started, unknown or quarantined already, else null")
+
+
+class ImportedForm(Document):
+    """Where an imported run comes from."""
+
+    directory_id: str | None = Field(description="of the directory that ran it; null: its bundle has no log")
+    imported_at: Time
+    by_uid: Count
+    version: str = Field(description="of the product that exported it")
+    sha256: str = Field(description="of the bundle")
 
 
 class InspectDocument(Document):
@@ -98,6 +108,9 @@ class InspectDocument(Document):
     collected_at: Time | None = Field(
         default=None, description="since when its log is gone, and its words with it; null: it is kept"
     )
+    imported: ImportedForm | None = Field(
+        default=None, description="another directory's run, as its bundle told of it; null: a run of this one"
+    )
 
 
 class RunSummary(Document):
@@ -114,6 +127,7 @@ class RunSummary(Document):
     outcome: OutcomeForm | None
     reason: str | None
     collected_at: Time | None = Field(default=None, description="since when its log is gone")
+    imported: ImportedForm | None = Field(default=None, description="null: a run of this directory")
 
 
 class ListDocument(Document):
@@ -301,6 +315,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "feed": FeedDocument,
     "feed-page": FeedPageDocument,
     "gc": GcDocument,
+    "import": ImportDocument,
     "info": InfoDocument,
     "inspect": InspectDocument,
     "journal-rows": JournalRowsDocument,

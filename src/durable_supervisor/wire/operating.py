@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from ..model.collecting import MOST_NAMED
+from ..model.importing import ImportAdmission
 from ..model.states import RunState
 from .base import Count, Document, OutcomeForm, RunId, Time
 
@@ -87,8 +88,9 @@ class GcRunForm(Document):
     request_id: str
     state: RunState
     outcome: OutcomeForm | None
-    ended_at: Time
+    ended_at: Time = Field(description="of an imported run: when it was imported")
     bytes: Count = Field(description="the room that its log takes on the disk")
+    imported: bool = Field(default=False, description="another directory's: all that is here of it goes")
 
 
 class GcDocument(Document):
@@ -103,3 +105,17 @@ class GcDocument(Document):
     )
     kept: dict[str, Count] = Field(description="how many stay, by reason")
     left: Count = Field(description="collected runs whose files could not be removed yet")
+
+
+class ImportDocument(Document):
+    """What became of a bundle."""
+
+    schema_: Literal["durable-supervisor/import/1"] = Field(alias="schema")
+    bundle: str = Field(description="absolute path")
+    run_id: RunId
+    admission: ImportAdmission = Field(
+        description="already: this run was imported before; own: it is a run of this very directory, "
+        "and nothing was done"
+    )
+    state: RunState
+    directory_id: str | None = Field(description="of the directory that ran it; null: its bundle has no log")

@@ -193,6 +193,12 @@ class GcBody(Document):
     apply: bool = Field(default=False, description="false: a plan alone")
 
 
+class ImportBody(Document):
+    """A bundle, which the service itself opens."""
+
+    bundle: Annotated[str, Field(min_length=1, max_length=4096)] = Field(description="an absolute path")
+
+
 def command_of(form: CommandForm) -> Command:
     """Raises SupervisorError ``INVALID_REQUEST``."""
     return Command(

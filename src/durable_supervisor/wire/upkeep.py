@@ -26,6 +26,7 @@ class BackupDocument(Document):
     made_at: Time
     runs: Count = Field(description="with their logs")
     collected: Count = Field(description="of which only the row is left, in the original too")
+    imported: Count = Field(default=0, description="runs of other directories, copied as they are")
     unsettled: dict[RunId, RunState] = Field(description=_UNSETTLED)
     not_retried: Count = Field(description=_NOT_RETRIED)
     left_out: dict[RunId, str] = Field(description=_LEFT_OUT)

@@ -1,0 +1,73 @@
+"""What a bundle's documents say of its run, each held to its form and all of them to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..journal.rows import RunRow
+from ..model.states import OPEN_STATES, RunState
+from ..model.view import RunView
+from .archive import Archive
+from .contents import JOURNAL, MANIFEST, RECEIPT, RUN, FormatError, Manifest
+from .shapes import is_inspect_form, is_row_form
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The run as it was when it was exported, and its row in the journal of then."""
+
+    view: RunView
+    row: RunRow
+
+
+def told(archive: Archive) -> Told:
+    """Raises `FormatError` where they contradict each other, SupervisorError as `Archive` does."""
+    view = view_of(archive.document(RUN))
+    row = row_of(archive.document(JOURNAL))
+    manifest = archive.manifest
+    _agree(JOURNAL, (row.run_id, row.attempt), (manifest.run_id, manifest.attempts))
+    _agree(RUN, _of_view(view), _of_manifest(manifest))
+    _agree(RUN, (view.request_id, view.owner, view.serial), (row.request_id, row.owner, row.serial))
+    _agree(MANIFEST, manifest.open, view.state in OPEN_STATES)
+    receipt = archive.document(RECEIPT) if RECEIPT in manifest.members else None
+    _agree(RECEIPT, receipt, view.receipt)
+    without_end = view.state is RunState.FINISHED and view.outcome is None
+    if without_end or row.collected or view.imported is not None:
+        raise FormatError(f"{RUN} does not say what it should")
+    return Told(view, row)
+
+
+def view_of(form: dict[str, Any]) -> RunView:
+    """Raises `FormatError`."""
+    try:
+        if is_inspect_form(form):
+            return RunView.from_dict(form)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        pass
+    raise FormatError(f"{RUN} does not say what it should")
+
+
+def row_of(form: dict[str, Any]) -> RunRow:
+    """Raises `FormatError`.  What a newer version has in a row beyond ours is skipped."""
+    row = form.get("run")
+    if not isinstance(row, dict) or not is_row_form(row):
+        raise FormatError(f"{JOURNAL} does not say what it should")
+    known = {name: row[name] for name in RunRow.__dataclass_fields__ if name in row}
+    try:
+        return RunRow(**{**known, "state": RunState(row["state"])})
+    except (TypeError, ValueError):
+        raise FormatError(f"{JOURNAL} does not say what it should") from None
+
+
+def _of_view(view: RunView) -> tuple[object, ...]:
+    return view.id, view.attempt, view.state.value, view.head
+
+
+def _of_manifest(manifest: Manifest) -> tuple[object, ...]:
+    return manifest.run_id, manifest.attempts, manifest.state, manifest.head
+
+
+def _agree(name: str, one: object, other: object) -> None:
+    if one != other:
+        raise FormatError(f"{name} is of another run, attempt or state than the rest of the bundle")

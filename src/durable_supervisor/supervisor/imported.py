@@ -1,0 +1,125 @@
+"""Runs of other directories, as they lie in this one.
+
+    imported/<serial>.<run>/        whole from the moment it has this name; nothing in it changes
+        bundle.zip                  the bundle, byte for byte
+        import.json                 where it came from, when, and by whom
+        run.json, journal.json      as in the bundle
+        runs/<shard>/…              the log, as in the bundle
+
+They have no row in the journal, so no request id of theirs is spent here and none of them is ever judged
+or holds a slot.  Their serials come out of the same row of numbers as those of the directory's own runs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..journal.rows import RunRow
+from ..model.errors import SupervisorError
+from ..model.ids import RUN_ID_LENGTH
+from ..model.view import RunView
+from ..runlog.paths import RunPaths
+
+BUNDLE = "bundle.zip"
+MARK = "import.json"
+LOGS = "runs"
+WORKSHOP = ".new"  # what is being imported; whoever owns the directory next removes it
+GOING = ".gone."  # before the name of one that is being collected
+_NAME = re.compile(rf"([1-9][0-9]{{0,17}})\.([0-9a-z]{{{RUN_ID_LENGTH}}})")
+_CACHED = 256
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Home:
+    """Where one imported run lies."""
+
+    serial: int
+    run_id: str
+    path: str
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRow(RunRow):
+    """What an imported run has in place of a row: its bundle's, in the state that the bundle shows it in."""
+
+    home: Home
+    view: RunView
+
+    @property
+    def paths(self) -> RunPaths:
+        return RunPaths(self.home.file(LOGS), self.shard, self.run_id)
+
+
+def name_of(serial: int, run_id: str) -> str:
+    """The name that a run is imported under."""
+    return f"{serial}.{run_id}"
+
+
+def home_of(folder: str, name: str) -> Home | None:
+    """What a name in ``imported`` stands for; None for anything else."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else Home(int(found[1]), found[2], os.path.join(folder, name))
+
+
+def homes(folder: str) -> list[Home]:
+    """All that are imported, newest first.  Looks at names alone."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted((home for name in names if (home := home_of(folder, name))), reverse=True)
+
+
+def next_serial(folder: str) -> int:
+    """One above every serial that an imported run has."""
+    return max((home.serial for home in homes(folder)), default=0) + 1
+
+
+class Imports:
+    """The imported runs of one directory.  Usable from several threads."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._loaded: OrderedDict[str, ImportedRow] = OrderedDict()
+
+    def find(self, prefix: str) -> list[Home]:
+        """Those whose run id begins so."""
+        return [home for home in homes(self._folder) if home.run_id.startswith(prefix)]
+
+    def row(self, home: Home) -> ImportedRow:
+        """Raises as `load`."""
+        from .imported_files import load  # most directories have none
+
+        with self._lock:
+            known = self._loaded.get(home.path)
+            if known is None or not os.path.isdir(home.path):
+                self._loaded.pop(home.path, None)
+                known = self._loaded[home.path] = load(home)
+                if len(self._loaded) > _CACHED:
+                    self._loaded.popitem(last=False)
+            return known
+
+    def newest(self, before: int | None, limit: int, fits: Callable[[RunView], bool]) -> list[RunView]:
+        """A page of them.  One that is damaged harms only itself: `verify` names it."""
+        found: list[RunView] = []
+        for home in homes(self._folder):
+            if len(found) == limit:
+                break
+            if before is not None and home.serial >= before:
+                continue
+            try:
+                view = self.row(home).view
+            except SupervisorError:
+                continue
+            if fits(view):
+                found.append(view)
+        return found

@@ -1,0 +1,86 @@
+"""What the files of an imported run say."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any
+
+from ..bundle.archive import MAX_DOCUMENT
+from ..bundle.contents import JOURNAL, RUN, FormatError
+from ..bundle.told import row_of, view_of
+from ..journal.history import History
+from ..journal.rows import AttemptRow, RunRow
+from ..model.answers import FeedEntry
+from ..model.errors import ErrorCode, Phase, SupervisorError, unknown_run
+from ..model.forms import wall_ns
+from ..model.importing import ImportMark
+from ..process.shortage import is_shortage
+from ..runlog.files import NotRegularError, open_regular
+from .imported import MARK, Home, ImportedRow
+
+_BAD = (FormatError, KeyError, TypeError, ValueError, AttributeError, RecursionError, NotRegularError)
+
+
+def load(home: Home) -> ImportedRow:
+    """What is kept of a run.  Raises ``UNKNOWN_RUN`` once it is gone, ``STATE_DIR_REFUSED`` for damage."""
+    with _judged(home):
+        mark = ImportMark.from_dict(_document(home, MARK))
+        view = view_of(_document(home, RUN))
+        row = row_of(_document(home, JOURNAL))
+        if not home.run_id == view.id == row.run_id:
+            raise FormatError("its files are another run's")
+    # What may be sent again, elsewhere, is no word on this directory.
+    view = replace(view, serial=home.serial, retryable=False, live=None, imported=mark)
+    told = {field.name: getattr(row, field.name) for field in fields(RunRow)}
+    return ImportedRow(**{**told, "serial": home.serial, "state": view.state}, home=home, view=view)
+
+
+def history(row: ImportedRow) -> History:
+    """The journal's rows that came in the bundle.  Raises as `load`."""
+    with _judged(row.home):
+        form = _document(row.home, JOURNAL)
+        return History(
+            row_of(form),
+            [AttemptRow(**attempt) for attempt in form["attempts"]],
+            [FeedEntry.from_dict(change) for change in form["feed"]],
+            [(wall_ns(word["time"]), word["document"]) for word in form["resolutions"]],
+        )
+
+
+def _document(home: Home, name: str) -> dict[str, Any]:
+    fd, size = open_regular(home.file(name))
+    with open(fd, "rb") as file:
+        if size > MAX_DOCUMENT:
+            raise FormatError(f"{name} is too large")
+        form = json.loads(file.read(size))
+    if not isinstance(form, dict):
+        raise FormatError(f"{name} is not a JSON object")
+    return form
+
+
+@contextmanager
+def _judged(home: Home) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        if is_shortage(problem):
+            raise
+        raise _unreadable(home, os.strerror(problem.errno or 0)) from problem
+    except _BAD as problem:
+        raise _unreadable(home, str(problem)[:200]) from problem
+
+
+def _unreadable(home: Home, problem: str) -> SupervisorError:
+    if not os.path.lexists(home.path):
+        return unknown_run(home.run_id)
+    return SupervisorError(
+        ErrorCode.STATE_DIR_REFUSED,
+        f"the imported run {home.run_id} cannot be read: {problem}",
+        phase=Phase.READ,
+        hint="move its folder away and import the bundle again",
+        details={"path": home.path},
+    )
