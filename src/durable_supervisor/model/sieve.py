@@ -66,9 +66,7 @@ class Sieve:
                 counts[needle] += sum(1 for at in _each(data, needle[0]) if at + len(needle[0]) > len(kept))
             kept = data[-self._overlap :]
             self._bytes += len(chunk)
-        news = {
-            needle: count for needle, count in counts.items() if count and needle[1:] not in self._known
-        }
+        news = {needle: count for needle, count in counts.items() if count and needle[1:] not in self._known}
         for (_, number, form), count in news.items():
             self._add((number, form, "file", self._shown(name), None), count)
 
@@ -123,9 +121,7 @@ class _Stretch:
         begin = max(len(data) - count, 0)
         kept = _Stretch(self.end - (len(data) - begin))
         first = bisect_right(self.offsets, begin) - 1
-        for seq, start, part in zip(
-            self.seqs[first:], self.offsets[first:], self.parts[first:], strict=True
-        ):
+        for seq, start, part in zip(self.seqs[first:], self.offsets[first:], self.parts[first:], strict=True):
             kept.add(seq, part[max(begin - start, 0) :])
         return kept
 

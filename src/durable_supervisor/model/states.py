@@ -79,9 +79,7 @@ _ROWS: dict[RunState, tuple[RunState | Rule, ...]] = {
 }  # fmt: skip
 
 TRANSITIONS: dict[tuple[RunState, Trigger], RunState | Rule] = {
-    (state, trigger): cell
-    for state, row in _ROWS.items()
-    for trigger, cell in zip(Trigger, row, strict=True)
+    (state, trigger): cell for state, row in _ROWS.items() for trigger, cell in zip(Trigger, row, strict=True)
 }
 
 

@@ -36,7 +36,7 @@ def header(view: RunView, seen: Collector) -> str:
     return (
         '<a class="skip" href="#output">Skip to the output</a>\n<header>\n'
         f'<p class="verdict {tone(view)}">{text(outcome_words(view))}</p>\n'
-        f'<h1{long}>{text(command)}</h1>\n'
+        f"<h1{long}>{text(command)}</h1>\n"
         f'<p class="sub"><span>{text(began)}</span><span>{text(how_long)}</span>'
         f"<span>run <code>{text(view.id)}</code></span></p>\n"
         f'<p class="evidence">{text(evidence_words(view))}</p>\n</header>\n'
