@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..client.info import ServiceInfo
     from ..client.locate import Place
     from ..server.server import Server
+    from ..supervisor.ahead import WorkerAhead
     from ..supervisor.supervisor import Supervisor
 
 OWNER_WAIT: Final = 10.0  # as for `Supervisor.open`
@@ -43,7 +44,8 @@ class Terms:
     ``socket``: the service there, or none.  ``serve``: whether an owner serves the directory's
     socket; None: if it can.  ``wait``: seconds for an owner that does not answer (yet).
     ``daemon_patience``: seconds that a daemon has to come back before its place is taken.
-    ``owning``: further arguments of `Supervisor.open`.
+    ``owning``: further arguments of `Supervisor.open`.  ``ahead``: an owner starts a run at once, so
+    that its worker may load while the supervisor does.
     """
 
     state_dir: str
@@ -52,6 +54,7 @@ class Terms:
     wait: float = OWNER_WAIT
     daemon_patience: float = DAEMON_PATIENCE
     owning: dict[str, Any] = field(default_factory=dict)
+    ahead: bool = False
     chance: Callable[[], float] = random.random
 
 
@@ -69,7 +72,7 @@ async def take_seat(terms: Terms) -> Seat:
         if served is not None:
             return served
         try:
-            return await _embed(terms)
+            return await _embed(terms, ahead=terms.ahead and attempt == 0)
         except SupervisorError as error:
             if error.code is not ErrorCode.STATE_DIR_IN_USE:
                 raise
@@ -163,17 +166,31 @@ def _client(state_dir: str | None, socket: str | None) -> tuple[AsyncClient, Pla
     return AsyncClient(place, reconnect=0), place
 
 
-async def _embed(terms: Terms) -> OwnSeat:
+async def _embed(terms: Terms, *, ahead: bool) -> OwnSeat:
     """Raises ``STATE_DIR_IN_USE`` at once where somebody else has the lock."""
-    await _load("durable_supervisor.supervisor.supervisor")
-    from ..supervisor.supervisor import Supervisor
+    worker = await _worker() if ahead else None
+    try:
+        await _load("durable_supervisor.supervisor.supervisor")
+        from ..supervisor.supervisor import Supervisor
 
-    supervisor = await Supervisor.open(terms.state_dir, wait=0, **terms.owning)
+        owning = terms.owning if worker is None else {**terms.owning, "zygote": worker}
+        supervisor = await Supervisor.open(terms.state_dir, wait=0, **owning)
+    except BaseException:
+        if worker is not None:
+            worker.close()
+        raise
     try:
         return OwnSeat(supervisor, await _serve(supervisor, required=terms.serve))
     except BaseException:
         await supervisor.close()
         raise
+
+
+async def _worker() -> WorkerAhead | None:
+    await _load("durable_supervisor.supervisor.ahead")
+    from ..supervisor.ahead import WorkerAhead
+
+    return WorkerAhead.spawn()
 
 
 async def _serve(supervisor: Supervisor, *, required: bool | None) -> Server | None:

@@ -89,10 +89,10 @@ async def _name_the_run(error: SupervisorError, shared: Settings, reading: Readi
 
 
 @asynccontextmanager
-async def owning(shared: Settings) -> AsyncIterator[Owner]:
+async def owning(shared: Settings, *, starting: bool = False) -> AsyncIterator[Owner]:
     """For starting and judging: the directory's service; where none answers, we own it meanwhile.
 
-    Closing it leaves runs alone.  With --socket, that service or none.
+    Closing it leaves runs alone.  With --socket, that service or none.  ``starting``: a run, at once.
     """
     import asyncio
 
@@ -101,7 +101,13 @@ async def owning(shared: Settings) -> AsyncIterator[Owner]:
     from durable_supervisor.process.places import state_directory
 
     passing = {"serve_queue": False}  # the limits are a longer-lived owner's
-    terms = Terms(state_directory(shared.state_dir), socket=shared.socket, serve=False, owning=passing)
+    terms = Terms(
+        state_directory(shared.state_dir),
+        socket=shared.socket,
+        serve=False,
+        owning=passing,
+        ahead=starting,
+    )
     owner = Owner(terms)
     waiting = asyncio.get_running_loop().call_later(_PATIENCE, _tell_who_owns, shared)
     try:

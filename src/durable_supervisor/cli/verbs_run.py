@@ -133,7 +133,7 @@ async def _sit_at(observer: Reading, run_id: str, printer: Printer, remarks: _Re
 
 async def _begin(shared: Settings, asked: StartRequest, turn: request.Turn) -> str:
     """Own the state directory only while starting, so that two `run`s work side by side."""
-    async with owning(shared) as owner:
+    async with owning(shared, starting=True) as owner:
         return (await hand_over(owner, asked, turn)).id
 
 

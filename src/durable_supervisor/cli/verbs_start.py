@@ -79,7 +79,7 @@ def start(
 
 
 async def _start(shared: Settings, asked: StartRequest, turn: request.Turn) -> int:
-    async with owning(shared) as owner:
+    async with owning(shared, starting=True) as owner:
         run = await hand_over(owner, asked, turn)
         form = await _known_of(run, owner)
     if shared.json:

@@ -21,6 +21,7 @@ from ..process import forks
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from .admission import Prepared, conflict
+from .ahead import WorkerAhead
 from .intent import AdmitWork
 from .links import WorkerLink
 from .opening import Identity
@@ -56,7 +57,7 @@ class Dispatcher:
         blocking: Blocking[Any],
         on_news: Callable[[str, Word], None],
         links: dict[str, WorkerLink],
-        zygote: bool | None,
+        zygote: bool | WorkerAhead | None,
         slots: Slots,
     ) -> None:
         self.links = links

@@ -10,7 +10,6 @@ from functools import partial
 
 from ..process import forks, open_files
 from ..process.failpoints import VARIABLE as FAILPOINTS
-from ..sandbox import probe
 from ..worker import __main__ as entry
 from ..worker import zygote
 from ..worker.spec import CHANNEL_FD, LOG_FD
@@ -27,6 +26,11 @@ def spawn_worker(run_id: str, channel_fd: int, log_fd: int, cause: str | None = 
     return _spawn(arguments, {LOG_FD: log_fd, CHANNEL_FD: channel_fd})
 
 
+def spawn_ahead(turn_fd: int) -> int:
+    """The pid of a worker that will get its run over ``turn_fd``; see `supervisor.ahead`.  Raises OSError."""
+    return _spawn([str(entry.__file__), entry.AHEAD], {zygote.TURN_FD: turn_fd})
+
+
 def spawn_zygote(control_fd: int) -> int:
     """The pid of a new zygote; see `worker.zygote`.  Raises OSError."""
     return _spawn([str(zygote.__file__)], {zygote.CONTROL_FD: control_fd})
@@ -34,6 +38,8 @@ def spawn_zygote(control_fd: int) -> int:
 
 def spawn_probe(output_fd: int) -> int:
     """The pid of a process that finds out what can be enforced here; see `sandbox.probe`.  Raises OSError."""
+    from ..sandbox import probe  # not of every start
+
     return _spawn([str(probe.__file__)], {1: output_fd})
 
 

@@ -30,6 +30,7 @@ from ..reconcile.observe import Place
 from . import opening
 from . import state_dir as directory
 from .admission import Host, Prepared
+from .ahead import WorkerAhead
 from .capabilities import capabilities
 from .dispatch import Dispatcher
 from .endings import Endings
@@ -68,7 +69,7 @@ class Supervisor(Observer):
         journal: Journal,
         ident: Identity,
         clock: Clock,
-        zygote: bool | None,
+        zygote: bool | WorkerAhead | None,
         slots: Slots,
     ) -> None:
         super().__init__(place)
@@ -111,7 +112,7 @@ class Supervisor(Observer):
         state_dir: str | os.PathLike[str] | None = None,
         *,
         wait: float = OWNER_WAIT,
-        zygote: bool | None = None,
+        zygote: bool | WorkerAhead | None = None,
         max_concurrent_runs: int | None = None,
         max_runs_per_owner: int | None = None,
         max_queued_runs: int | None = DEFAULT_QUEUED_RUNS,
@@ -119,11 +120,10 @@ class Supervisor(Observer):
     ) -> Opening[Supervisor]:
         """Own ``state_dir`` (else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's state directory).
 
-        Use it with ``async with``, or await it and call `close`.  ``wait`` is how many
-        seconds to wait for a short-lived owner.  ``zygote``: fork workers from a small
-        preloaded process (None: from the second start on) or start each by exec (False).
-        ``max_…``: how many runs may hold a slot (in all, and of one owner) and wait in the queue;
-        None: any number.  Lower ones than before end nobody.  ``serve_queue``: False for an owner
+        Use it with ``async with``, or await it and call `close`.  ``wait``: seconds for a short-lived owner.
+        ``zygote``: fork workers from a small preloaded process (None: from the second start on) or start
+        each by exec (False).  ``max_…``: how many runs may hold a slot (in all, and of one owner) and wait in
+        the queue; None: any number.  Lower ones than before end nobody.  ``serve_queue``: False for an owner
         that is only passing: queued runs stay for the next.
 
         Raises ``INVALID_REQUEST``, ``STATE_DIR_IN_USE`` (``details["pid"]``), ``STATE_DIR_REFUSED``,
@@ -138,7 +138,7 @@ class Supervisor(Observer):
         cls,
         state_dir: str | os.PathLike[str] | None,
         wait: float,
-        zygote: bool | None,
+        zygote: bool | WorkerAhead | None,
         bounds: Bounds,
         serve_queue: bool,
     ) -> Supervisor:

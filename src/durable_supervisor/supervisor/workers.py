@@ -11,6 +11,7 @@ from typing import Any
 from ..process import forks
 from ..process.failpoints import failpoint
 from ..process.locks import keep_held, try_lock
+from .ahead import WorkerAhead
 from .links import ExitWatch
 from .spawn import spawn_worker, spawn_zygote
 
@@ -24,18 +25,22 @@ Blocking = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
 class Workers:
     """Starts workers.  The zygote is made when it begins to pay, and anew when it has died.
 
-    ``zygote``: True from the first start on, False never, None from the second one.
+    ``zygote``: True from the first start on, False never, None from the second one.  Or a worker that
+    loads already: the first start has that.
     """
 
-    def __init__(self, blocking: Blocking, zygote: bool | None = None) -> None:
+    def __init__(self, blocking: Blocking, zygote: bool | WorkerAhead | None = None) -> None:
         self._blocking = blocking
-        self._from_start = _NEVER if zygote is False else 1 if zygote else _PREPARE_AFTER
+        self._ahead = zygote if isinstance(zygote, WorkerAhead) else None
+        self._from_start = _NEVER if zygote is False else 1 if zygote is True else _PREPARE_AFTER
         self._zygote: _Zygote | None = None
         self._children: set[ExitWatch] = set()
         self._started = 0
 
     def close(self) -> None:
-        """The zygote ends; workers go on."""
+        """The zygote ends, and who still waits for a run; workers go on."""
+        if self._ahead is not None:
+            self._ahead.close()
         if self._zygote is not None:
             self._zygote.close()
         for watch in list(self._children):
@@ -61,6 +66,8 @@ class Workers:
                     log = self._take_back(log, log_path)
                     if log < 0:
                         return
+            elif self._ahead is not None and self._ahead.give(channel, log):
+                return
             pid = await self._blocking(lambda: spawn_worker(run_id, channel, log, missed))
             self._reap_later(pid)
         finally:

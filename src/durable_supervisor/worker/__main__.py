@@ -4,12 +4,16 @@
 so the package's own folder is appended to the path here.  Descriptors: 3 is the
 channel to the supervisor, 4 the locked run log.  The run id is an argument only
 so that people can tell workers apart in ps.
+
+``__main__.py --ahead``: it has no run yet, and gets those two over the socket 3.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+
+AHEAD = "--ahead"
 
 
 def _source_root() -> str:
@@ -20,4 +24,9 @@ if __name__ == "__main__":
     sys.path.append(_source_root())
     from durable_supervisor.worker.main import work
 
+    if sys.argv[1:] == [AHEAD]:
+        from durable_supervisor.worker.zygote import await_turn
+
+        await_turn()
+        work(hardened=True)
     work(sys.argv[2] if len(sys.argv) > 2 else None)

@@ -16,7 +16,7 @@ import os
 import sys
 
 CONTROL_FD = 3
-_TURN_FD = 3  # a waiting worker's, until it gets its run
+TURN_FD = 3  # a waiting worker's, until it gets its run
 _MAX_MESSAGE = 256
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ class Zygote:
             return False
         ours.close()
         self._become_worker()
-        _await_turn(theirs)
+        os.dup2(theirs.detach(), TURN_FD, inheritable=False)
+        await_turn()
         return True
 
     def _become_worker(self) -> None:
@@ -129,18 +130,17 @@ class Zygote:
             self._waiting[1].detach()
 
 
-def _await_turn(turn: socket.socket) -> None:
-    """Rehearse, then wait for the descriptors of a run; leave when the zygote does."""
+def await_turn() -> None:
+    """Rehearse, then wait for the descriptors of a run; leave when whoever would send them does."""
     import socket
 
     from durable_supervisor.worker.main import close_strangers, harden
     from durable_supervisor.worker.rehearsal import rehearse
 
-    os.dup2(turn.detach(), _TURN_FD, inheritable=False)
-    close_strangers(_TURN_FD)
+    close_strangers(TURN_FD)
     harden()
     rehearse()
-    turn = socket.socket(fileno=_TURN_FD)
+    turn = socket.socket(fileno=TURN_FD)
     message, fds, _, _ = socket.recv_fds(turn, 1, 2)
     if not message or len(fds) != 2:
         os._exit(0)

@@ -1,0 +1,61 @@
+"""A worker that loads while its supervisor does.
+
+For an owner that starts one run and is gone, such as a command line: an interpreter of its own
+takes as long to load as the supervisor's modules do, and on two processors both load at once.
+It is given nothing before the run's intent is committed, and leaves when its turn cannot come
+any more: when our end of the socket closes, whoever closes it.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from ..process import forks
+from ..process.failpoints import any_armed
+from .links import ExitWatch
+from .spawn import spawn_ahead
+
+
+class WorkerAhead:
+    """One that waits for the descriptors of its run."""
+
+    def __init__(self, pid: int, turn: socket.socket) -> None:
+        self.pid = pid
+        self._turn = turn
+        self._watch = ExitWatch.of_child(pid, lambda: None)  # reaps it
+
+    @classmethod
+    def spawn(cls) -> WorkerAhead | None:
+        """None where a process cannot be had: whoever needs one later is told why.
+
+        Nor where a failpoint is armed, which the rehearsal of a worker that waits would meet.
+        """
+        if any_armed():
+            return None
+        try:
+            ours, theirs = forks.socketpair(socket.SOCK_SEQPACKET)
+        except OSError:
+            return None
+        try:
+            return cls(spawn_ahead(theirs.fileno()), ours)
+        except OSError:
+            forks.close_socket(ours)
+            return None
+        finally:
+            forks.close_socket(theirs)
+
+    def give(self, channel: int, log: int) -> bool:
+        """Hand it its run.  False: it is gone, or has one already, and has got nothing."""
+        try:
+            socket.send_fds(self._turn, [b"\1"], [log, channel])
+        except OSError:
+            return False
+        finally:
+            forks.close_socket(self._turn)
+        return True
+
+    def close(self) -> None:
+        """It leaves, unless it has its run.  Idempotent."""
+        forks.close_socket(self._turn)
+        if self._watch is not None:
+            self._watch.close()
