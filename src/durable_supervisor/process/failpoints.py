@@ -52,6 +52,11 @@ def _tell(name: str) -> None:
         pass
 
 
+def is_armed(name: str) -> bool:
+    """Has a test armed this point in this process, and is it still ahead?"""
+    return name in _armed
+
+
 def any_armed() -> bool:
     """Has a test armed any point in this process?"""
     return bool(_armed)

@@ -1,4 +1,4 @@
-"""Fork the program paused, so that nothing runs before it is recorded.
+"""Make the program's process paused, so that nothing runs before it is recorded.
 
 The child waits for one byte on a pipe before execve(2).  Its parent records
 who the child is, logs the release, and only then writes that byte.  If the parent
@@ -7,84 +7,45 @@ second pipe, closed by a successful exec, brings back the reason of a failed one
 
 A program that is to be confined is confined before it waits; a third pipe brings back
 what came of it, which the parent has read before it can record anything as released.
+
+Such a child comes to be in either of two ways, between which nothing else differs.  By
+`process.paused.clone` it shares its parent's memory until its exec, as one of posix_spawn(3)
+does: the cheap way, for whoever is prepared for it.  By `process.paused.fork` it is a copy of its parent.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import select
 import signal
-import struct
 import time
 from collections.abc import Callable
 
-from .failpoints import failpoint
-from .program import ConfinementRefused, StartFailure
+from .failpoints import failpoint, is_armed
+from .paused import clone, fork
+from .paused.failure import FAILURE, STEPS
+from .paused.memory import Memory
+from .program import ConfinementRefused, Program, StartFailure, Stdio
+from .signals import STRAY_SIGNALS
 
-_FAILURE = struct.Struct("<iB")
-_STEPS = ("cwd", "exec", "prepare", "confine")
-_CWD, _EXEC, _PREPARE, _CONFINE = range(len(_STEPS))
-_NEVER_RELEASED = 127
+__all__ = ["STRAY_SIGNALS", "PausedProgram", "Program", "Stdio", "fork_paused", "prepare"]
+
+_NO_PIPES = (5, 6)
+_cloner: clone.Cloner | None = None  # once `prepare` has had it made
 CONFINE_SECONDS = 30.0  # a granted file system may not answer: nobody serves a stop or a deadline meanwhile
-# A worker has no descriptor as high as this when it forks: it has just begun.  (One that waited in the
-# queue may have, of whoever is connected to it: they close at exec, and none of them is a lock.)
-_ABOVE = 128
-# What workers ignore: whatever a program may send its parent by mistake and would end it.  (Real-time
-# signals would too, but nobody sends those by mistake, and each costs every start a microsecond or two.)
-STRAY_SIGNALS = (
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGPIPE,
-    signal.SIGALRM,
-    signal.SIGVTALRM,
-    signal.SIGPROF,
-    signal.SIGIO,
-    signal.SIGPWR,
-    signal.SIGXCPU,
-    signal.SIGXFSZ,
-)
-
-
-class Stdio:
-    """The descriptors the program gets as 0, 1 and 2.  ``terminal``: they are one, of its session."""
-
-    __slots__ = ("stderr", "stdin", "stdout", "terminal")
-
-    def __init__(self, stdin: int, stdout: int, stderr: int, *, terminal: bool = False) -> None:
-        self.stdin = stdin
-        self.stdout = stdout
-        self.stderr = stderr
-        self.terminal = terminal
-
-
-class Program:
-    """What to execute: ``path`` is resolved, ``argv[0]`` stays as the caller gave it."""
-
-    __slots__ = ("argv", "cwd", "env", "path", "umask")
-
-    def __init__(self, path: str, argv: list[str], cwd: str, env: dict[str, str], umask: int) -> None:
-        self.path = path
-        self.argv = argv
-        self.cwd = cwd
-        self.env = env
-        self.umask = umask
 
 
 class PausedProgram:
-    """A forked child that has not executed anything yet.  ``report`` is what it says of its confinement."""
+    """A child that has not executed anything yet.  ``report`` is what it says of its confinement."""
 
-    def __init__(self, pid: int, gate: int, failure: int, path: str) -> None:
+    def __init__(self, pid: int, gate: int, failure: int, path: str, memory: Memory | None) -> None:
         self.pid = pid
         self.report = b""
         self._gate = gate
         self._failure = failure
         self._path = path
+        self._memory = memory  # of ours, which it reads until its exec
 
     def release(self) -> None:
         """Let it exec, and wait until it has.  Raises StartFailure when exec was refused."""
@@ -96,8 +57,9 @@ class PausedProgram:
         os.close(self._gate)
         failure = self._read_failure()
         if failure is not None:
-            os.waitid(os.P_PID, self.pid, os.WEXITED)
+            self._wait()
             raise failure
+        self._let_go()
 
     def receive_report(self, pipe: int) -> None:
         """Wait until it is confined.  Raises StartFailure when it cannot say so: it is gone, or dying."""
@@ -112,17 +74,8 @@ class PausedProgram:
         if not report:
             os.close(self._gate)
             failure = self._read_failure()
-            os.waitid(os.P_PID, self.pid, os.WEXITED)
+            self._wait()
             raise failure or StartFailure(errno.EIO, "confine", self._path)
-
-    def _read_failure(self) -> StartFailure | None:
-        """What made it leave; None once it has executed the program, or was killed."""
-        report = os.read(self._failure, _FAILURE.size)
-        os.close(self._failure)
-        if len(report) != _FAILURE.size:
-            return None
-        code, step = _FAILURE.unpack(report)
-        return StartFailure(code, _STEPS[step], self._path)
 
     def abandon(self) -> None:
         """Never release it: the closed pipe makes it leave without exec."""
@@ -132,65 +85,97 @@ class PausedProgram:
     def discard(self) -> None:
         """Abandon it, and wait until it is gone."""
         self.abandon()
+        self._wait()
+
+    def _read_failure(self) -> StartFailure | None:
+        """What made it leave; None once it has executed the program, or was killed."""
+        report = os.read(self._failure, FAILURE.size)
+        os.close(self._failure)
+        if len(report) != FAILURE.size:
+            return None
+        code, step = FAILURE.unpack(report)
+        return StartFailure(code, STEPS[step], self._path)
+
+    def _wait(self) -> None:
         os.waitid(os.P_PID, self.pid, os.WEXITED)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """It is proven to have executed the program, or to be gone."""
+        if self._memory is not None:
+            clone.let_go(self._memory)
+            self._memory = None
+
+
+def prepare() -> str | None:
+    """From now on children share the memory of their parent: of this process, and of all forked from it.
+
+    Otherwise the answer is why they cannot.  A worker that was not prepared forks: its one child would not
+    make up for the time.
+    """
+    global _cloner
+    made = clone.prepare()
+    if isinstance(made, str):
+        return made
+    _cloner = made
+    return None
+
+
+def rehearse(program: Program, stdio: Stdio) -> None:
+    """Go through what comes before there is a child, which then finds its memory in use."""
+    if _cloner is not None:
+        _cloner.lay_out(program, stdio, *_NO_PIPES)
 
 
 def fork_paused(program: Program, stdio: Stdio, confine: Callable[[], bytes] | None = None) -> PausedProgram:
-    """Fork the child that waits at the gate.  The caller must be single-threaded.
+    """Make the child that waits at the gate.  The caller is single-threaded, and has descriptors 0 to 2.
 
     ``confine`` is called in the child when all else is prepared, and answers a report that is not empty.
     Raises StartFailure with step ``fork`` when the kernel refuses a process, and when there is no report.
     """
     pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(2 if confine is None else 3)]
+    (gate_read, gate_write), (failure_read, failure_write), *reports = pipes
+    ends = [failure_write, gate_read, *(write for _, write in reports)]
     try:
-        pid = os.fork()
-    except OSError as error:
+        pid, memory = _start(program, stdio, ends, confine)
+    except StartFailure:
         for fd in (fd for pipe in pipes for fd in pipe):
             os.close(fd)
-        raise StartFailure(error.errno or errno.EAGAIN, "fork", program.path) from None
-    (gate_read, gate_write), (failure_read, failure_write), *reports = pipes
-    if pid == 0:
-        _child(program, stdio, [failure_write, gate_read, *(write for _, write in reports)], confine)
+        raise
     failpoint("worker.forked")
     os.close(gate_read)
     os.close(failure_write)
-    paused = PausedProgram(pid, gate_write, failure_read, program.path)
+    paused = PausedProgram(pid, gate_write, failure_read, program.path, memory)
     for report_read, report_write in reports:
         os.close(report_write)
         paused.receive_report(report_read)
     return paused
 
 
-def _child(program: Program, stdio: Stdio, pipes: list[int], confine: Callable[[], bytes] | None) -> None:
-    """Never returns.  Holds no lock of the parent by the time it waits at the gate."""
-    failure = pipes[0]
-    step = _PREPARE
+def why_copied(confine: Callable[[], bytes] | None = None) -> str | None:
+    """What makes the child a copy of this process; None: it will share its memory."""
+    reasons = (
+        (confine is not None, "Python confines it"),
+        (any(map(is_armed, fork.POINTS)), "a test stops it where Python runs in it"),
+        (_cloner is None, "this process was not prepared for anything else"),
+    )
+    return next((reason for holds, reason in reasons if holds), None)
+
+
+def _start(
+    program: Program, stdio: Stdio, ends: list[int], confine: Callable[[], bytes] | None
+) -> tuple[int, Memory | None]:
     try:
-        os.setsid()
-        _default_signals()
-        failure, gate, *reports = _arrange_descriptors(stdio, pipes)
-        if stdio.terminal:
-            _take_terminal()
-        step = _CWD
-        os.chdir(program.cwd)
-        os.umask(program.umask)
-        if confine is not None:
-            step = _CONFINE
-            _report(confine(), reports[0])
-        failpoint("program.paused")
-        if os.read(gate, 1) != b"\1":
-            os._exit(_NEVER_RELEASED)
-        failpoint("program.released")
-        step = _EXEC
-        os.execve(program.path, program.argv, program.env)
-    except OSError as error:
-        os.write(failure, _FAILURE.pack(error.errno or errno.EIO, step))
+        if _cloner is None or why_copied(confine) is not None:
+            return fork.start(program, stdio, ends, confine), None
+        failure, gate = ends
+        return _cloner.start(program, stdio, gate, failure)
+    except ValueError:
+        raise StartFailure(errno.EINVAL, "exec", program.path) from None
     except MemoryError:
-        os.write(failure, _FAILURE.pack(errno.ENOMEM, step))
-    except BaseException:  # noqa: BLE001  nothing may escape into a second copy of the worker
-        os.write(failure, _FAILURE.pack(errno.EINVAL, step))
-    finally:
-        os._exit(_NEVER_RELEASED)
+        raise StartFailure(errno.ENOMEM, "fork", program.path) from None
+    except OSError as error:
+        raise StartFailure(error.errno or errno.EAGAIN, "fork", program.path) from None
 
 
 def _read_within(seconds: float, pipe: int) -> bytes | None:
@@ -205,38 +190,3 @@ def _read_within(seconds: float, pipe: int) -> bytes | None:
             return bytes(read)
         read += piece
     return None
-
-
-def _report(report: bytes, pipe: int) -> None:
-    with open(pipe, "wb") as writer:
-        writer.write(report)
-
-
-def _default_signals() -> None:
-    """An ignored signal stays ignored over exec, and so does the mask (signal(7)); handlers do not."""
-    for signo in STRAY_SIGNALS:
-        signal.signal(signo, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
-def _take_terminal() -> None:
-    """Make stdin the controlling terminal of the session that we lead (TIOCSCTTY)."""
-    import termios  # most programs get none
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-def _arrange_descriptors(stdio: Stdio, pipes: list[int]) -> list[int]:
-    """0, 1, 2 are the program's; the pipes follow from 3 on; everything else is closed.
-
-    The run log's lock belongs to an open file description that this child shares
-    until here: it must be gone before the gate is waited on.
-    """
-    for target, source in enumerate((stdio.stdin, stdio.stdout, stdio.stderr)):
-        os.dup2(source, target, inheritable=True)
-    end = 3 + len(pipes)
-    spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, end) for fd in pipes]  # they may be in 3..end themselves
-    for target, source in enumerate(spare, 3):
-        os.dup2(source, target, inheritable=False)
-    os.closerange(end, _ABOVE)
-    return list(range(3, end))

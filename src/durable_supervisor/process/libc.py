@@ -11,6 +11,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 CLOCK_BOOTTIME = 7
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
+_USUAL_THRESHOLD = 128 * 1024
 _TFD_NONBLOCK, _TFD_CLOEXEC = 0o4000, 0o2000000
 _ITIMERSPEC = struct.Struct("@qqqq")
 
@@ -58,3 +60,26 @@ def sync_file_system(fd: int) -> bool:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return True
+
+
+def keep_memory(size: int) -> None:
+    """What is freed stays for the next use, up to so many bytes, which pieces below that size then share.
+
+    Otherwise each piece of 128 KiB or more is new memory, zeroed page by page as it is filled.
+    """
+    _set_thresholds(size)
+
+
+def give_memory_back() -> None:
+    """The end of `keep_memory`: nothing that is free stays."""
+    _set_thresholds(_USUAL_THRESHOLD)
+    trim = getattr(_libc, "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _set_thresholds(size: int) -> None:
+    mallopt = getattr(_libc, "mallopt", None)  # glibc
+    if mallopt is not None:
+        mallopt(_M_TRIM_THRESHOLD, size)
+        mallopt(_M_MMAP_THRESHOLD, size)

@@ -26,6 +26,31 @@ class ConfinementRefused(StartFailure):
         self.reason = reason
 
 
+class Stdio:
+    """The descriptors the program gets as 0, 1 and 2.  ``terminal``: they are one, of its session."""
+
+    __slots__ = ("stderr", "stdin", "stdout", "terminal")
+
+    def __init__(self, stdin: int, stdout: int, stderr: int, *, terminal: bool = False) -> None:
+        self.stdin = stdin
+        self.stdout = stdout
+        self.stderr = stderr
+        self.terminal = terminal
+
+
+class Program:
+    """What to execute: ``path`` is resolved, ``argv[0]`` stays as the caller gave it."""
+
+    __slots__ = ("argv", "cwd", "env", "path", "umask")
+
+    def __init__(self, path: str, argv: list[str], cwd: str, env: dict[str, str], umask: int) -> None:
+        self.path = path
+        self.argv = argv
+        self.cwd = cwd
+        self.env = env
+        self.umask = umask
+
+
 def resolve(requested: str, cwd: str, path_variable: str) -> str:
     """The file that execve(2) will get for ``argv[0]``, absolute.
 

@@ -8,6 +8,25 @@ import signal
 from ..model.identity import Match, ProcessIdentity, compare
 from .identity import read_identity, read_stat
 
+# What workers ignore: whatever a program may send its parent by mistake and would end it.  (Real-time
+# signals would too, but nobody sends those by mistake, and each costs every start a microsecond or two.)
+STRAY_SIGNALS = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGPIPE,
+    signal.SIGALRM,
+    signal.SIGVTALRM,
+    signal.SIGPROF,
+    signal.SIGIO,
+    signal.SIGPWR,
+    signal.SIGXCPU,
+    signal.SIGXFSZ,
+)
+
 
 def signal_process(identity: ProcessIdentity, signo: int) -> bool:
     """Send ``signo`` to the process proven to be ``identity``; False if that cannot be proven.

@@ -1,0 +1,123 @@
+"""All that a paused child does from its birth to its exec, as a table of system calls.
+
+Pure: `process.paused.clone` puts such a table where a child can carry it out, which
+goes from each call to the next as long as none fails.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from ..program import Program, Stdio
+from .failure import CWD, EXEC, FAILURE, NEVER_RELEASED, PREPARE
+
+ANY = -(1 << 63)
+_HIGHEST = (1 << 32) - 1  # descriptor, of close_range(2)
+_SIG_SETMASK = 2
+_F_SETFD = 2
+_TIOCSCTTY = 0x540E
+_SIGNALS = 64  # of the kernel, which counts from 1
+_MASK_BYTES = _SIGNALS // 8
+ZERO_BYTES = 32  # as many as the kernel's struct sigaction has
+
+
+class Place:
+    """Stands for an address that is not known yet."""
+
+
+SCRATCH = Place()  # of the one word that the child may write
+ZEROS = Place()  # no signal as a mask; SIG_DFL without flags as an action
+Reference = bytes | tuple[bytes, ...] | Place
+Argument = int | Reference
+
+
+class Call:
+    """One system call; it has failed when its result is below ``least``, and ``step`` is what failed then.
+
+    What is not a number stands for an address: bytes for their own, with a NUL behind them; a tuple for
+    that of a vector of such addresses, with a null pointer behind them, as execve(2) takes it.
+    """
+
+    __slots__ = ("arguments", "least", "name", "step")
+
+    def __init__(self, name: str, *arguments: Argument, step: int = PREPARE, least: int = 0) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.step = step
+        self.least = least
+
+
+def after_failure(failure: int) -> list[Call]:
+    """What the child does when a call has failed, which the scratch word says then."""
+    return [
+        Call("write", failure, SCRATCH, FAILURE.size, least=ANY),
+        Call("exit_group", NEVER_RELEASED, least=ANY),
+    ]
+
+
+def default_signals() -> list[Call]:
+    """Every one of them: what is ignored stays ignored over exec (signal(7)), and until then a handler
+    would run in memory that is not the child's own.
+    """
+    unchangeable = (signal.SIGKILL, signal.SIGSTOP)
+    return [
+        Call("rt_sigaction", signo, ZEROS, 0, _MASK_BYTES)
+        for signo in range(1, _SIGNALS + 1)
+        if signo not in unchangeable
+    ]
+
+
+def until_exec(program: Program, stdio: Stdio, gate: int, failure: int) -> list[Call]:
+    """From a session of its own to the exec; raises ValueError for what no program can be given.
+
+    The run log's lock belongs to an open file description that the child shares until it has closed its
+    descriptors: that must be done before it waits at the gate.
+    """
+    return [
+        Call("setsid"),
+        *_take_stdio(stdio),
+        *_close_all_but(*sorted((gate, failure))),
+        Call("chdir", os.fsencode(program.cwd), step=CWD),
+        Call("umask", program.umask),
+        # Only the parent has the other end, and writes one byte or dies.  End-of-file reads as 0.
+        Call("read", gate, SCRATCH, 1, least=1),
+        Call("rt_sigprocmask", _SIG_SETMASK, ZEROS, 0, _MASK_BYTES),
+        Call("execve", os.fsencode(program.path), _argv(program), _environment(program), step=EXEC),
+    ]
+
+
+def _take_stdio(stdio: Stdio) -> list[Call]:
+    calls = []
+    for target, source in enumerate((stdio.stdin, stdio.stdout, stdio.stderr)):
+        if source == target:  # which dup3(2) refuses
+            calls.append(Call("fcntl", target, _F_SETFD, 0))
+        else:
+            calls.append(Call("dup3", source, target, 0))
+    if stdio.terminal:
+        calls.append(Call("ioctl", 0, _TIOCSCTTY, 0))  # of the session that it leads now
+    return calls
+
+
+def _close_all_but(first: int, second: int) -> list[Call]:
+    """Those two are closed by the exec."""
+    gaps = ((3, first - 1), (first + 1, second - 1), (second + 1, _HIGHEST))
+    return [Call("close_range", low, high, 0) for low, high in gaps if low <= high]
+
+
+def _argv(program: Program) -> tuple[bytes, ...]:
+    return tuple(_text(argument) for argument in program.argv)
+
+
+def _environment(program: Program) -> tuple[bytes, ...]:
+    for name in program.env:
+        if not name or "=" in name:
+            raise ValueError("illegal environment variable name")
+    return tuple(_text(f"{name}={value}") for name, value in program.env.items())
+
+
+def _text(text: str) -> bytes:
+    encoded = os.fsencode(text)
+    if b"\0" in encoded:
+        raise ValueError("embedded null byte")
+    return encoded
