@@ -39,7 +39,8 @@ EXAMPLES = [
     ("settled", replace(RELEASED, state=RunState.FINISHED), 1, K.KEPT, "settled"),
     ("settled, late receipt", replace(LOST, state=RunState.UNKNOWN, receipt=RECEIPT), 1, K.KEPT, "settled"),
     ("receipt", replace(RELEASED, receipt=RECEIPT), 2, K.FINISHED, "logged"),
-    ("receipt, worker still there", replace(HELD, receipt=RECEIPT), 2, K.FINISHED, "logged"),
+    ("receipt, marked as synced", replace(HELD, receipt=RECEIPT, synced=True), 2, K.FINISHED, "logged"),
+    ("receipt, worker still at it", replace(HELD, receipt=RECEIPT), 3, K.REATTACH, "worker_alive"),
     ("receipt in a damaged log", replace(RELEASED, receipt=RECEIPT, corrupt=True), 2, K.FINISHED, "logged"),
     (
         "receipt without header",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +54,7 @@ observations = st.builds(
     exec_failed=st.none() | st.fixed_dictionaries({"error": st.sampled_from(["ENOENT", "", 2])}),
     receipt=st.none() | _receipts,
     last_word=st.none() | _words,
+    synced=st.booleans(),
 )
 
 
@@ -93,6 +96,22 @@ def test_not_started_only_with_proof(seen: Observation) -> None:
     unreleased = not seen.released and seen.intact and not seen.corrupt and seen.same_boot
     lock_free = seen.lock is LockState.FREE
     assert logged or (lock_free and seen.exited is None and (refused or undispatched or unreleased))
+
+
+@settings(max_examples=400)
+@given(observations)
+def test_a_word_that_its_writer_is_still_at_is_no_word_yet(seen: Observation) -> None:
+    if seen.lock is not LockState.HELD or seen.synced:
+        return
+    told, silent = decide(seen), decide(replace(seen, receipt=None, last_word=None))
+    assert (told.kind, told.row, told.state, told.reason) == (
+        silent.kind,
+        silent.row,
+        silent.state,
+        silent.reason,
+    )
+    assert (told.outcome, told.receipt) == (None, None)
+    assert seen.told_head == seen.head - (seen.receipt is not None or seen.last_word is not None)
 
 
 @settings(max_examples=800)

@@ -142,7 +142,7 @@ def clear_away(judged: Judged, place: Place) -> None:
     Only before the journal is told: after that a retry may make its own under the same name.
     """
     seen = judged.seen
-    over = seen.lock is LockState.FREE or seen.receipt is not None or seen.last_word is not None
+    over = seen.lock is LockState.FREE or seen.last_word_counts
     if over and _moves(judged):
         try:
             os.unlink(place.paths(judged.row).socket)
@@ -186,12 +186,12 @@ async def fold(journal: Journal, items: Sequence[Judged], clock: Clock) -> list[
 def _must_sync(judged: Judged) -> bool:
     """What a durable log says may follow later; a verdict of our own may not.
 
-    A receipt whose writer still holds the lock may not have reached the disk yet.  That a run has
+    A receipt whose writer was killed before it said so may not have reached the disk.  That a run has
     left the queue must not be forgotten either: of a queued one it is certain that it never ran.
     """
     if judged.verdict.kind is VerdictKind.REATTACH:
         return judged.row.state is RunState.QUEUED
-    return judged.seen.receipt is None or judged.seen.lock is LockState.HELD
+    return judged.seen.receipt is None or not judged.seen.synced
 
 
 def _settle(conn: sqlite3.Connection, judged: Judged, now_ns: int) -> RunRow:

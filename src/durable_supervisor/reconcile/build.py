@@ -103,6 +103,11 @@ def from_exit(row: int, seen: Observation) -> Verdict:
     return _with_end(verdict, outcome, receipt)
 
 
+def unsynced(row: int, seen: Observation) -> Verdict:
+    """What there is of its end would not outlive a power loss; the owner's journal may give it that."""
+    return _verdict(VerdictKind.QUARANTINED, row, seen, Reason.LOG_UNSYNCED.value)
+
+
 def log_lost(row: int, seen: Observation) -> Verdict:
     kind = VerdictKind.QUARANTINED if seen.same_boot else VerdictKind.UNKNOWN
     return _verdict(kind, row, seen, _log_reason(seen).value)

@@ -53,8 +53,8 @@ def _liveness(sighting: Sighting | None) -> Liveness | None:
 
 
 def _has_last_word(seen: Observation) -> bool:
-    spoken = seen.receipt is not None or (seen.last_word is not None and seen.last_word[0] in LAST_WORDS)
-    return spoken and seen.log not in _NOT_ITS_LOG
+    known = seen.receipt is not None or (seen.last_word is not None and seen.last_word[0] in LAST_WORDS)
+    return known and seen.last_word_counts and seen.log not in _NOT_ITS_LOG
 
 
 def _lock_held(seen: Observation) -> bool:

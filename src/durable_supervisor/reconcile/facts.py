@@ -50,6 +50,7 @@ class Reason(StrEnum):
     LOG_UNREADABLE = "log_unreadable"
     LOG_EMPTY = "log_empty"
     LOG_CORRUPT = "log_corrupt"
+    LOG_UNSYNCED = "log_unsynced"
     WORKER_LOST = "worker_lost"
     EXIT_LOGGED = "exit_logged"
     EXIT_UNREADABLE = "exit_unreadable"
@@ -110,6 +111,7 @@ class Observation:
     exec_failed: JsonDict | None = None
     receipt: JsonDict | None = None
     last_word: tuple[str, JsonDict] | None = None  # a terminal event other than the receipt
+    synced: bool = False  # a mark behind the receipt, or the last word, says that it is on the disk
     crash_text: str | None = None
     damage: tuple[JsonDict, ...] = ()
     intent_boot_id: str | None = None
@@ -118,6 +120,18 @@ class Observation:
     generation: int = 0
     asked: JsonDict = field(default_factory=dict)  # the log's header: what was asked for, no evidence
     enforcement: JsonDict | None = None  # what the program was held to; no evidence either
+
+    @property
+    def last_word_counts(self) -> bool:
+        """Is there one, on the disk or left by a writer that is gone?  A live writer is yet to sync it."""
+        spoken = self.receipt is not None or self.last_word is not None
+        return spoken and (self.synced or self.lock is not LockState.HELD)
+
+    @property
+    def told_head(self) -> int:
+        """The seq of the last event that may be told."""
+        spoken = self.receipt is not None or self.last_word is not None
+        return self.head - 1 if spoken and not self.last_word_counts else self.head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ def observe(row: RunRow, place: Place, patience: float = PATIENCE) -> Observatio
 
 def in_passing(seen: Observation) -> bool:
     """Could this be the short moment between a worker's death and its last traces' end?"""
-    if seen.state is RunState.QUARANTINED or seen.receipt is not None or seen.last_word is not None:
+    if seen.state is RunState.QUARANTINED or seen.last_word_counts:
         return False  # judged with patience before, or already plain
     worker_gone = seen.worker is not None and seen.worker.liveness is Liveness.GONE
     if seen.lock is LockState.HELD:
@@ -108,6 +108,7 @@ def _observation(row: RunRow, place: Place, lock: LockState, log: LogEvidence) -
         exec_failed=log.exec_failed,
         receipt=log.receipt,
         last_word=log.terminal if log.receipt is None else None,
+        synced=log.word_synced,
         crash_text=log.crash_text,
         damage=damage,
         intent_boot_id=row.boot_id,

@@ -12,7 +12,9 @@ from ..journal.rows import RunRow
 from ..model.axis import all_axes
 from ..model.states import JUDGED_STATES
 from ..model.view import RunView
-from .build import health
+from ..runlog.durable import make_durable
+from ..runlog.paths import RunPaths
+from .build import health, unsynced
 from .decide import decide
 from .facts import Observation, Verdict, VerdictKind
 from .observe import Place, look, observe
@@ -27,7 +29,7 @@ def view(row: RunRow, place: Place, *, check_log: bool = False) -> RunView:
     plain = of_row(row)
     if row.state in JUDGED_STATES:
         seen = observe(row, place)
-        return _overlaid(plain, seen, decide(seen))
+        return _overlaid(plain, seen, _lasting(seen, place.paths(row)))
     if not check_log or row.collected:
         return plain
     seen = look(row, place)
@@ -68,6 +70,19 @@ def of_row(row: RunRow) -> RunView:
     )
 
 
+def _lasting(seen: Observation, paths: RunPaths) -> Verdict:
+    """The verdict as a reader may tell it: an end that was told once must still be so after a power loss.
+
+    An owner writes what it concludes into log and journal, durably, before anybody hears of it.  A reader
+    writes nothing: it brings the evidence to the disk, and where it cannot, it tells of no end.
+    """
+    verdict = decide(seen)
+    ends = verdict.outcome is not None or verdict.kind in (VerdictKind.FINISHED, VerdictKind.NOT_STARTED)
+    if ends and not seen.synced and not make_durable(paths, seen.attempt):
+        return unsynced(verdict.row, seen)
+    return verdict
+
+
 def _overlaid(plain: RunView, seen: Observation, verdict: Verdict) -> RunView:
     known = _with_log(plain, seen)
     known = replace(known, log_health=verdict.log_health or plain.log_health)
@@ -92,7 +107,7 @@ def _with_log(plain: RunView, seen: Observation) -> RunView:
         plain,
         worker=worker,
         program=program,
-        head=seen.head,
+        head=seen.told_head,
         stdin=_text(asked.get("stdin")),
         pty=_object(asked.get("pty")),
         policy=_object(asked.get("policy")),

@@ -18,18 +18,19 @@ class LogEvidence:
     With ``"ok"``, ``header`` is None only when it is damaged and records were found
     without it.  ``damage`` holds ``{"segment", "offset", "length", "class"}`` with class
     ``"torn_tail"`` (an incomplete last record), ``"crash"`` (unsynced bytes of another
-    boot) or ``"corrupt"``.  The lifecycle fields are those of `facts.Facts`.
+    boot) or ``"corrupt"``.  ``word_synced``: a mark says that ``terminal`` is on the disk.  The
+    lifecycle fields are those of `facts.Facts`.
     """
 
     __slots__ = (
         "attempt", "confined", "crash_text", "damage", "exec_failed", "exited", "generation",
         "has_records", "head", "header", "last_verdict", "program", "receipt", "released", "status",
-        "stopping", "terminal", "waiting", "withdrawn", "worker",
+        "stopping", "terminal", "waiting", "withdrawn", "word_synced", "worker",
     )  # fmt: skip
 
     def __init__(
         self, status: str, attempt: int, header: SegmentHeader | None, *, has_records: bool, facts: Facts,
-        head: int, generation: int, damage: list[Detail],
+        head: int, generation: int, damage: list[Detail], word_synced: bool,
     ) -> None:  # fmt: skip
         self.status = status
         self.attempt = attempt
@@ -38,6 +39,7 @@ class LogEvidence:
         self.head = head
         self.generation = generation
         self.damage = damage
+        self.word_synced = word_synced
         self.worker = facts.worker
         self.program = facts.program
         self.waiting = facts.waiting
@@ -79,4 +81,5 @@ def read_evidence(
         head=tail.head,
         generation=tail.generation,
         damage=[found.to_dict(boot_id) for found in tail.all_damage()],
+        word_synced=tail.word_synced and not foreign,
     )

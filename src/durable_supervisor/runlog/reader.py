@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Iterator
 
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
-from durable_supervisor.model.events import Event, Kind
+from durable_supervisor.model.events import TERMINAL_KINDS, Event, Kind
 from durable_supervisor.model.page import Page
 
+from .durable import settle_last_word
 from .evidence import LogEvidence, read_evidence
 from .paths import RunPaths
 from .tail import Tail
@@ -45,12 +46,14 @@ class LogReader:
         kinds: frozenset[str] | None = None,
         output: bool = True,
         max_bytes: int = MAX_PAGE_BYTES,
+        sure: bool = False,
     ) -> Page:
         """Up to ``limit`` events with ``seq > after``, and about ``max_bytes`` of their data.
 
         ``kinds`` and ``output=False`` (no `output` events) filter without renumbering:
         ``next_after`` moves over what is filtered.  Where records are lost, one
-        ``output.dropped`` event with reason ``corrupt`` stands for them.
+        ``output.dropped`` event with reason ``corrupt`` stands for them.  ``sure``: the run's last word
+        is "not yet" until no power loss can take it back.
 
         Raises SupervisorError ``CURSOR_AHEAD`` when ``after`` is beyond the head.
         """
@@ -61,6 +64,9 @@ class LogReader:
         next_after, size = after, 0
         if limit > 0:
             for event in self._walker.events(after):
+                if sure and event.kind in TERMINAL_KINDS and not self._counts(event.seq):
+                    head, ended = next_after, False
+                    break
                 next_after = event.seq
                 if (output or event.kind != Kind.OUTPUT) and (kinds is None or event.kind in kinds):
                     events.append(event)
@@ -75,6 +81,11 @@ class LogReader:
             self.paths, self.attempts, directory_id=self.directory_id, boot_id=boot_id, deep=deep
         )
 
+    def is_ending(self) -> bool:
+        """Has the newest attempt spoken a last word that does not count yet?"""
+        self._head()
+        return self._tail.facts.terminal is not None and not self._counts(self._tail.head)
+
     def raw(self, stream: str | None = None, tail: int | None = None) -> Iterator[bytes]:
         """The stored bytes of a stream (None: both as they came); ``tail``: only the last so many bytes."""
         pieces = self._pieces(stream)
@@ -85,6 +96,17 @@ class LogReader:
         for event in walker.events(0):
             if event.kind == Kind.OUTPUT and stream in (None, event.stream):
                 yield event.data
+
+    def _counts(self, seq: int) -> bool:
+        """Is a last word on the disk?  One of an earlier attempt is: another was made for it."""
+        tail = self._tail
+        if tail.header is not None and seq < tail.header.first_seq:
+            return True
+        if not tail.word_synced:
+            tail.refresh()  # the walk may have come further than our last look
+        if not tail.word_synced:
+            tail.word_synced = settle_last_word(self.paths, tail.attempt)
+        return tail.word_synced
 
     def _head(self) -> tuple[int, int, bool]:
         """Last seq, generation, and whether the newest attempt has spoken its last word."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from durable_supervisor.model.events import TERMINAL_KINDS
 from durable_supervisor.process.shortage import is_shortage
 
 from .facts import Facts
@@ -52,13 +53,14 @@ class Tail:
 
     ``head``: last seq; before any record, the seq before the attempt's first.
     ``end``: offset behind the last good record of the last segment ``key``.
-    ``bad``: what follows there, if it is no record.
+    ``bad``: what follows there, if it is no record.  ``word_synced``: a sync mark says that the last word
+    (``facts.terminal``) is on the disk.
     """
 
     __slots__ = (
-        "_first_status", "_offset", "_synced", "attempt", "bad", "boot_id", "damage", "directory_id", "end",
-        "facts", "generation", "has_records", "head", "header", "key", "last_header", "paths",
-        "records_in_last", "status", "unseen",
+        "_first_status", "_offset", "_synced", "_word_end", "attempt", "bad", "boot_id", "damage",
+        "directory_id", "end", "facts", "generation", "has_records", "head", "header", "key", "last_header",
+        "paths", "records_in_last", "status", "unseen", "word_synced",
     )  # fmt: skip
 
     def __init__(self, paths: RunPaths, attempt: int, directory_id: str | None = None) -> None:
@@ -85,6 +87,8 @@ class Tail:
         self.unseen = False  # the system did not let us read it: what it holds is not known
         self._offset = -1  # nothing scanned yet
         self._synced = 0
+        self.word_synced = False
+        self._word_end = 0  # in the last segment; 0: before it, or in its header
 
     def refresh(self, *, deep: bool = False) -> None:
         """Look again.  Never raises for what it may find on the disk.
@@ -218,7 +222,7 @@ class Tail:
         self.key = key
         self.last_header = header
         self.records_in_last = False
-        self._synced = 0
+        self._synced = self._word_end = 0
         if key == FIRST:
             self._take_first(header)
         elif header is not None:
@@ -242,6 +246,8 @@ class Tail:
             elif item.rtype == SYNC:
                 synced = item.detail.get("synced")
                 self._synced = max(self._synced, synced if isinstance(synced, int) else 0)
+                if self.facts.terminal is not None and self._synced >= self._word_end:
+                    self.word_synced = True
             else:
                 self._take(item)
         for found in [*self.damage[first_of_segment:], *([] if self.bad is None else [self.bad])]:
@@ -255,6 +261,9 @@ class Tail:
         self.head = record.seq
         if record.rtype != OUTPUT:
             self.facts.note(record.kind, record.detail)
+        if record.kind in TERMINAL_KINDS:
+            self._word_end = record.end
+            self.word_synced = False
 
     def _path(self) -> str:
         return self.paths.segment_file(self.attempt, self.key)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 
 from durable_supervisor.process.clock import Clock
 from durable_supervisor.process.failpoints import failpoint
@@ -230,10 +231,14 @@ class LogWriter(SegmentedLog):
         elif job.key == segment.key and not self._failed:
             unsynced = segment.end > job.end or bool(segment.pending)
             self._synced = max(self._synced, job.end)
-            mark = encode_json({"synced": job.end})
-            segment.put(SYNC, 0, self._seq, self._clock.wall_ns(), self._clock.elapsed_ns(), mark, b"")
+            self._mark(job.end)
             if not unsynced:  # a mark alone is no reason to sync again
                 self._synced = segment.end + segment.pending_bytes
+
+    def _mark(self, end: int) -> None:
+        """Say in the open segment that it is on the disk up to ``end``."""
+        mark = encode_json({"synced": end})
+        self._segment.put(SYNC, 0, self._seq, self._clock.wall_ns(), self._clock.elapsed_ns(), mark, b"")
 
     def _sync_segment(self) -> bool:
         try:
@@ -256,6 +261,7 @@ class LogWriter(SegmentedLog):
     def finish(self, kind: str, detail: dict[str, object]) -> int:
         """Append the attempt's last word and make the whole log durable; returns its seq.
 
+        A mark behind it says so: until that is there, or its writer is gone, no reader believes the word.
         Raises `LogFullError`: call it again, the same record is gone on with.
         """
         if self._final is None:
@@ -273,6 +279,9 @@ class LogWriter(SegmentedLog):
             self._unsynced.sync_dirs()
         except OSError as problem:
             raise LogFullError(problem.errno or 0) from problem
+        self._mark(self._segment.end)
+        with suppress(OSError):  # without it a reader has to sync, once we are gone
+            self._segment.flush()
         return self._final[2]
 
     def _reseat(self, final: Pending) -> None:

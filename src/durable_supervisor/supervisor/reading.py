@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -17,10 +18,10 @@ from ..model.arguments import label_of, page_limit, position, states_of
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid, run_collected
 from ..model.ids import RUN_ID_LENGTH
 from ..model.page import Page
-from ..model.states import OPEN_STATES, RunState
+from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
 from ..model.view import RunView
 from ..process.clock import boot_id
-from ..reconcile.observe import Place
+from ..reconcile.observe import PATIENCE, Place
 from ..reconcile.view import view
 from ..runlog.paths import RunPaths, find_run
 from ..runlog.reader import LogReader
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CACHED_READERS = 64
+_PAUSE = 0.002
 
 
 class Reading:
@@ -139,7 +141,11 @@ class Reading:
         reader, lock = self._reader(row)
         try:
             with lock:
-                return reader.page(position("after", after), page_limit(limit), kinds=kinds, output=output)
+                # What the journal has settled no power loss takes back: old logs have no marks of it.
+                sure = row.state in JUDGED_STATES
+                return reader.page(
+                    position("after", after), page_limit(limit), kinds=kinds, output=output, sure=sure
+                )
         finally:
             self.check_kept(row)
 
@@ -161,16 +167,28 @@ class Reading:
         return os.path.lexists(self.paths(row).log(row.attempt))
 
     def snapshot(self, row: RunRow) -> Snapshot:
-        """The run's files, held open.  Close it.  Raises ``RUN_COLLECTED``."""
+        """The run's files, held open.  Close it.  Raises ``RUN_COLLECTED``, ``BUSY``."""
         from ..bundle.snapshot import Snapshot  # for an audit or an export alone
 
         log = Snapshot(self.paths(row), row.attempt)
         try:
             self.check_kept(row)
+            if row.state in JUDGED_STATES:
+                self._until_ended(row)
         except BaseException:
             log.close()
             raise
         return log
+
+    def _until_ended(self, row: RunRow) -> None:
+        """Files with a last word that is just being brought to the disk are not given away before."""
+        reader, lock = self._reader(row)
+        deadline = time.monotonic() + PATIENCE
+        with lock:
+            while reader.is_ending():
+                if time.monotonic() >= deadline:
+                    raise _is_ending(row.run_id)
+                time.sleep(_PAUSE)
 
     def feed(self, after: int, limit: int, owner: str | None = None) -> Sequence[FeedEntry]:
         """Changes of state of all runs after a position."""
@@ -267,6 +285,17 @@ class Reading:
 def _fits(seen: RunView, states: frozenset[RunState] | None, label: tuple[str, str] | None) -> bool:
     return (states is None or seen.state in states) and (
         label is None or seen.labels.get(label[0]) == label[1]
+    )
+
+
+def _is_ending(run_id: str) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.BUSY,
+        f"run {run_id} is ending: its last word is not on the disk yet",
+        phase=Phase.READ,
+        retryable=True,
+        hint="try again in a moment",
+        details={"run_id": run_id},
     )
 
 

@@ -24,23 +24,27 @@ _WORDS = {
     Kind.RUN_NOT_STARTED: RunState.NOT_STARTED,
     Kind.RUN_UNKNOWN: RunState.UNKNOWN,
 }
+_Word = tuple[RunState, dict[str, object]]
+_NO_WORD: _Word = (RunState.STARTING, {})
 
 
 def in_memory(runs_dir: str) -> JournalReader:
     """A reader over everything that the logs tell; costs time with every run there is."""
     stones = [stone for _, stone in read_tombstones(CollectedLog(runs_dir)) if stone is not None]
-    return rebuilt_in_memory(scan(runs_dir, with_unaccepted=False), stones, time.time_ns())
+    return rebuilt_in_memory(scan(runs_dir, sure=True), stones, time.time_ns())
 
 
-def scan(runs_dir: str, *, with_unaccepted: bool = False) -> Iterator[RecoveredRun]:
+def scan(runs_dir: str, *, with_unaccepted: bool = False, sure: bool = False) -> Iterator[RecoveredRun]:
     """Every run whose first log's header can be read.
 
     A log without records may never have been accepted (its intent was perhaps not
     committed); it is left out unless asked for: then its id stays spent, the safe side.
+    ``sure``: a run whose last word may not be on the disk yet is not called settled, for rows
+    that are told and never written.
     """
     for shard in list_shards(runs_dir):
         for run_id, numbers in list_attempts(runs_dir, shard).items():
-            found = _run(RunPaths(runs_dir, shard, run_id), shard, numbers, with_unaccepted)
+            found = _run(RunPaths(runs_dir, shard, run_id), shard, numbers, with_unaccepted, sure)
             if found is not None:
                 yield found
 
@@ -56,7 +60,9 @@ def without_header(runs_dir: str, told: Container[str]) -> Iterator[str]:
                 yield run_id
 
 
-def _run(paths: RunPaths, shard: str, numbers: list[int], with_unaccepted: bool) -> RecoveredRun | None:
+def _run(
+    paths: RunPaths, shard: str, numbers: list[int], with_unaccepted: bool, sure: bool
+) -> RecoveredRun | None:
     attempts, request, evidence = [], None, None
     for attempt in numbers:
         evidence = LogReader(paths, attempt).evidence()
@@ -69,7 +75,8 @@ def _run(paths: RunPaths, shard: str, numbers: list[int], with_unaccepted: bool)
         attempts.append(RecoveredAttempt(attempt, header.created_ns, header.boot_id, header.first_seq))
     if request is None or evidence is None or not attempts:
         return None
-    return _recovered(paths, shard, request, attempts, evidence)
+    word = _NO_WORD if sure and not evidence.word_synced else _last_word(evidence)
+    return _recovered(paths, shard, request, attempts, evidence, word)
 
 
 def _recovered(
@@ -78,9 +85,10 @@ def _recovered(
     header: SegmentHeader,
     attempts: list[RecoveredAttempt],
     evidence: LogEvidence,
+    word: _Word,
 ) -> RecoveredRun | None:
     known = header.detail
-    state, verdict = _verdict(evidence)
+    state, verdict = word
     try:
         return RecoveredRun(
             serial=_whole(known["serial"]),
@@ -113,14 +121,14 @@ def _recovered(
         return None  # a header of another shape: its log stays, and is reported as without a row
 
 
-def _verdict(evidence: LogEvidence) -> tuple[RunState, dict[str, object]]:
+def _last_word(evidence: LogEvidence) -> _Word:
     """A settled word of the log itself; anything less is for the reconciler to judge."""
     if evidence.receipt is not None and evidence.receipt.get("cleanup_confirmed") is not False:
         return RunState.FINISHED, evidence.receipt
     if evidence.terminal is not None and evidence.terminal[0] in _WORDS:
         kind, detail = evidence.terminal
         return _WORDS[kind], {"reason": kind, **detail}
-    return RunState.STARTING, {}
+    return _NO_WORD
 
 
 def _outcome(state: RunState, verdict: dict[str, object]) -> Outcome | None:

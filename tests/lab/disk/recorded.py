@@ -11,7 +11,8 @@ import os
 import sys
 from pathlib import Path
 
-from durable_supervisor import Command, Limits, Supervisor
+from durable_supervisor import Command, Limits, Observer, Supervisor
+from durable_supervisor.model.events import Kind
 from tests.crash.harness import Ledger
 from tests.lab.disk.faults import Faults, Role
 
@@ -30,19 +31,27 @@ async def life(folder: Path) -> None:
     ledger = Ledger(folder)
     marks = os.open(folder / "disk" / "marks", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
 
-    async def one(sup: Supervisor, name: str) -> None:
+    async def follow(reader: Observer, name: str, run: str) -> None:
+        async for event in reader.follow(run):
+            if event.kind == Kind.RUN_FINISHED:
+                os.write(marks, f"finished {name} {run}\n".encode())
+
+    async def one(sup: Supervisor, reader: Observer, name: str) -> None:
         command = Command(argv=ledger.program(name, SCRIPTS[name], CODE))
         limits = Limits(max_stdout_bytes=64_000)
         run = await sup.start(command, request_id=name, limits=limits)
         os.write(marks, f"admitted {name} {run.id}\n".encode())
+        following = asyncio.create_task(follow(reader, name, run.id))
         view = await sup.wait(run.id, timeout=30)
         assert view.outcome is not None
         assert view.outcome.code == CODE
         os.write(marks, f"finished {name} {run.id}\n".encode())
+        await following
 
-    async with Supervisor.open(folder / "disk" / "state") as sup:
-        await asyncio.gather(*(one(sup, name) for name in SCRIPTS))
-    async with Supervisor.open(folder / "disk" / "state") as sup:
+    state = folder / "disk" / "state"
+    async with Supervisor.open(state) as sup, Observer.open(state) as reader:
+        await asyncio.gather(*(one(sup, reader, name) for name in SCRIPTS))
+    async with Supervisor.open(state) as sup:
         await sup.reconcile()
 
 
