@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,9 +17,9 @@ from durable_supervisor import Command, Limits, RunState, Supervisor
 from durable_supervisor.model.answers import Run
 from durable_supervisor.process.tree import children_of
 from tests.lab.forms import FULL
+from tests.lab.load.figures import MIB, descriptors, figures, on_disk, proportional
 from tests.support import eventually_async
 
-MIB = 1024 * 1024
 AT_ONCE = 500 if FULL else 25
 IN_A_ROW = 5000 if FULL else 60
 SECONDS = 60 if FULL else 1
@@ -29,47 +27,6 @@ PATIENCE = 600 if FULL else 60
 SIDE_BY_SIDE = 8
 
 pytestmark = pytest.mark.timeout(1800 if FULL else 120)
-
-
-def resident(pid: int | str = "self") -> int:
-    """Bytes."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def proportional(pid: int) -> int:
-    """Bytes of memory that are its own, and its share of what it shares."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("no Pss")
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-def on_disk(path: Path) -> int:
-    total = 0
-    for folder, _, names in os.walk(path):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
-            except FileNotFoundError:
-                continue
-    return total
-
-
-@contextmanager
-def figures(state_dir: Path, what: str) -> Iterator[dict[str, float]]:
-    """What grew meanwhile, printed at the end; the body may add its own."""
-    before = (resident(), descriptors(), on_disk(state_dir), time.monotonic())
-    grown: dict[str, float] = {}
-    yield grown
-    grown["memory_mib"] = (resident() - before[0]) / MIB
-    grown["descriptors"] = descriptors() - before[1]
-    grown["disk_mib"] = (on_disk(state_dir) - before[2]) / MIB
-    grown["seconds"] = time.monotonic() - before[3]
-    print(f"\n{what}: " + ", ".join(f"{name} {value:.1f}" for name, value in grown.items()))
 
 
 def spread(times: list[float]) -> dict[str, float]:
