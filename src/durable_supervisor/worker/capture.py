@@ -9,8 +9,7 @@ import time
 from .poller import READ, Poller
 from .record import Recorder
 from .redact import OutputFilter
-
-_CHUNK = 64 * 1024  # what a pipe holds (pipe(7))
+from .width import NARROW, Width
 
 
 class Capture:
@@ -21,6 +20,7 @@ class Capture:
 
     With a ``window`` it does wait, for who acknowledges: once so many recorded bytes are ahead of it,
     nothing more is read, and the program's next write blocks when its pipe is full.
+    Without one, ``may_widen`` lets the pipe hold more while the program writes as fast as it can.
     """
 
     def __init__(
@@ -32,6 +32,7 @@ class Capture:
         *,
         terminate_at: int | None = None,
         window: int | None = None,
+        may_widen: bool = False,
     ) -> None:
         self.stream = stream
         self.open = True
@@ -42,6 +43,8 @@ class Capture:
         self._terminate_at = terminate_at
         self._recorded = 0
         self._window = window
+        self._width = Width(fd)
+        self._may_widen = may_widen
         self._acknowledged = 0
         self._held = False
         self._active_at = 0.0
@@ -77,7 +80,7 @@ class Capture:
     def read_on(self) -> None:
         """If there is a reason to hold back no more."""
         # Not for a few bytes: who acknowledges line by line would have them read, and recorded, line by line.
-        enough = _CHUNK if self._window is None else min(self._window // 4, _CHUNK)
+        enough = NARROW if self._window is None else min(self._window // 4, NARROW)
         if self._held and self._room() >= enough:
             self._held = False
             self._active_at = time.monotonic()
@@ -87,8 +90,8 @@ class Capture:
         """How many bytes may be read now."""
         # What a full disk drops nobody gets to see, let alone to acknowledge, before there is room again.
         if self._window is None or self._recorder.log.full:
-            return _CHUNK
-        return min(max(0, self._window + self._acknowledged - self._recorded), _CHUNK)
+            return self._width.size
+        return min(max(0, self._window + self._acknowledged - self._recorded), NARROW)
 
     def read(self, poller: Poller) -> bool:
         """One read; true if it brought bytes: not at end-of-file, nor from one that is empty or held back."""
@@ -108,6 +111,8 @@ class Capture:
             return False
         self.seen += len(data)
         self._active_at = time.monotonic()
+        if self._may_widen and self._window is None:
+            self._width.note(len(data))
         self._store(self._filter.feed(data))
         return True
 

@@ -25,6 +25,7 @@ from .redact import OutputFilter
 from .spec import STDIN_BYTES, STDIN_NULL, Spec
 from .stdin import StdinFeed
 from .stopping import LEFTOVER, Stopper
+from .width import WIDE
 
 REFUSED = "ENFORCEMENT_REFUSED"  # as a reason: the error code of that name
 TYPE_CHECKING = False
@@ -35,6 +36,7 @@ DRAIN_SECONDS = 0.5  # how long a pipe held open by others may delay the end
 OUT_OF_MEMORY = "out_of_memory"  # as a reason: of a stop
 _SOCKET_DELAY = 0.01  # a run that is over by then never makes a socket file
 _LAST_READ = 8 * 1024 * 1024
+_ROOMY = 32 * WIDE  # with a smaller cap, its head and tail are kept in smaller pieces
 
 
 class Tending:
@@ -105,8 +107,11 @@ class Tending:
         bound = cap if self.spec.on_limit == "terminate" else None
         filtered = OutputFilter(secrets, tokens=self.spec.redact_tokens)
         self._captures.append(
-            Capture(stream, fd, filtered, self.recorder, terminate_at=bound, window=self.spec.window)
-        )
+            Capture(
+                stream, fd, filtered, self.recorder,
+                terminate_at=bound, window=self.spec.window, may_widen=cap >= _ROOMY,
+            )
+        )  # fmt: skip
 
     def refuse_without_host(self) -> None:
         """Nobody is left to end the run with: it never begins."""
