@@ -9,6 +9,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,64 @@ async def test_a_mark_gets_its_run_judged_and_many_marks_make_one_look(bench: Be
     task.cancel()
     await asyncio.wait([task])
     await reconciler.settle()
+
+
+async def test_folds_that_nobody_waits_for_go_with_the_next_commit(bench: Bench) -> None:
+    changed: list[str] = []
+    reconciler = Reconciler(
+        bench.journal,
+        bench.place,
+        bench.clock,
+        on_change=lambda row: changed.append(row.run_id),
+        hurried=lambda: False,
+    )
+    rows = [
+        await bench.run([*released(GONE, GONE), (Kind.RUN_FINISHED, RECEIPT)], running=True) for _ in range(5)
+    ]
+    task = asyncio.create_task(reconciler.run())
+    commits, waiting = bench.journal.commits, bench.journal._calls
+    for row in rows:
+        reconciler.mark(row.run_id)
+    await eventually_async(lambda: waiting or changed)
+    await bench.journal.write(lambda conn: runs.admit(conn, bench.intent()))
+    await eventually_async(lambda: len(changed) == len(rows))
+    assert bench.journal.commits - commits in (1, 2)  # 2: their patience was over before we came
+    assert [(await bench.row(row.run_id)).state for row in rows] == [RunState.FINISHED] * len(rows)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_verdict_of_our_own_is_never_patient(bench: Bench) -> None:
+    """What no log says durably must not wait: only the journal will have it."""
+    reconciler = Reconciler(bench.journal, bench.place, bench.clock, hurried=lambda: False)
+    row = await bench.run(released(GONE, GONE), running=True)
+    await reconciler._judge_ids([row.run_id], patient=True)
+    assert (await bench.row(row.run_id)).state is RunState.UNKNOWN
+
+
+async def test_a_patient_fold_that_fails_is_made_again(state_dir: Path) -> None:
+    errors: list[Exception] = []
+    async with await Journal.open(state_dir / "journal.db", busy_seconds=0.1) as journal:
+        bench = Bench(state_dir, journal)
+        row = await bench.run([*released(GONE, GONE), (Kind.RUN_FINISHED, RECEIPT)], running=True)
+        reconciler = Reconciler(
+            journal, bench.place, bench.clock, on_error=errors.append, hurried=lambda: False
+        )
+        task = asyncio.create_task(reconciler.run())
+        other = sqlite3.connect(state_dir / "journal.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        reconciler.mark(row.run_id)
+        await eventually_async(lambda: errors)
+        other.execute("ROLLBACK")
+        other.close()
+
+        async def settled() -> bool:
+            return (await bench.row(row.run_id)).state is RunState.FINISHED
+
+        await eventually_async(settled)
+        task.cancel()
+        await asyncio.wait([task])
+        await reconciler.settle()
 
 
 async def test_what_is_marked_before_the_end_is_still_judged(bench: Bench) -> None:
@@ -149,9 +208,15 @@ from durable_supervisor.process.clock import Clock, boot_id
 from durable_supervisor.reconcile.loop import Reconciler
 from durable_supervisor.reconcile.observe import Place
 
-async def main(state, directory):
+async def main(state, directory, *marked):
     async with await Journal.open(state + "/journal.db") as journal:
-        await Reconciler(journal, Place(state + "/runs", directory, boot_id()), Clock()).pass_once()
+        place = Place(state + "/runs", directory, boot_id())
+        reconciler = Reconciler(journal, place, Clock(), hurried=lambda: False)
+        if not marked:
+            await reconciler.pass_once()
+        for run_id in marked:
+            reconciler.mark(run_id)
+        await reconciler.run()
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -178,3 +243,24 @@ async def test_a_supervisor_killed_at_any_step_of_a_verdict_converges(state_dir:
         assert (after.state, after.reason) == (RunState.UNKNOWN, "worker_lost")
     assert bench.kinds(retryable) == [Kind.RUN_DISPATCHED, Kind.RUN_NOT_STARTED]
     assert bench.kinds(lost)[-2:] == [Kind.PROGRAM_RELEASED, Kind.RUN_UNKNOWN]
+
+
+@pytest.mark.parametrize("point", ["reconcile.before_fold", "reconcile.folding"])
+async def test_a_kill_before_patient_folds_are_committed_loses_none(state_dir: Path, point: str) -> None:
+    async with open_bench(state_dir) as bench:
+        rows = [
+            await bench.run([*released(GONE, GONE), (Kind.RUN_FINISHED, RECEIPT)], running=True)
+            for _ in range(3)
+        ]
+    environment = {**os.environ, VARIABLE: f"{point}=kill", "PYTHONPATH": os.pathsep.join(sys.path)}
+    marked = [row.run_id for row in rows]
+    killed = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _PASS, str(state_dir), bench.place.directory_id, *marked, env=environment
+    )
+    assert await killed.wait() == -signal.SIGKILL
+    async with await Journal.open(state_dir / "journal.db") as journal:
+        before = [await journal.read(partial(runs.get, run_id=run_id)) for run_id in marked]
+        assert {row and row.state for row in before} == {RunState.RUNNING}
+        report = await Reconciler(journal, bench.place, Clock()).pass_once()
+        assert {row.state for row in report.changed} == {RunState.FINISHED}
+        assert len(report.changed) == len(marked)

@@ -143,6 +143,12 @@ class Journal:
         answer: T = await call.answer
         return answer
 
+    def hurry(self) -> None:
+        """Let patient calls wait no longer."""
+        if self._later is not None and not self._busy:
+            self._busy = True
+            self._loop.call_soon(self._begin)
+
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work(conn)`` in one read-only snapshot that sees every finished `write`.
 

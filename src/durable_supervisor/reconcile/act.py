@@ -156,15 +156,18 @@ def _detail(verdict: Verdict) -> JsonDict:
     return {"reason": verdict.reason, "retryable": verdict.retryable, "evidence": verdict.evidence}
 
 
-async def fold(journal: Journal, items: Sequence[Judged], clock: Clock) -> list[RunRow]:
+async def fold(
+    journal: Journal, items: Sequence[Judged], clock: Clock, *, patient: bool = False
+) -> list[RunRow]:
     """Write verdicts into the journal as one group commit; returns the rows as they are now.
 
     A row that moved on meanwhile keeps what it says.  A run whose write the SQL
     guards refuse harms only itself: it is left out, and judged anew at the next pass.
+    ``patient``: as for `Journal.write`.
     Raises what the journal raises when it can take nothing (``BUSY``, ``NO_SPACE`` …).
     """
     now_ns = clock.wall_ns()
-    durable = any(_must_sync(item) for item in items)
+    durable = any(map(must_sync, items))
     failpoint("reconcile.before_fold")
 
     def settle(conn: sqlite3.Connection) -> list[RunRow]:
@@ -173,7 +176,7 @@ async def fold(journal: Journal, items: Sequence[Judged], clock: Clock) -> list[
         return rows
 
     try:
-        return await journal.write(settle, durable=durable)
+        return await journal.write(settle, durable=durable, patient=patient)
     except SupervisorError:
         raise
     except Exception:  # noqa: BLE001  (a guard's refusal: find the run it is about)
@@ -183,7 +186,7 @@ async def fold(journal: Journal, items: Sequence[Judged], clock: Clock) -> list[
     return await fold(journal, items[:half], clock) + await fold(journal, items[half:], clock)
 
 
-def _must_sync(judged: Judged) -> bool:
+def must_sync(judged: Judged) -> bool:
     """What a durable log says may follow later; a verdict of our own may not.
 
     A receipt whose writer was killed before it said so may not have reached the disk.  That a run has

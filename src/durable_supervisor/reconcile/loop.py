@@ -22,7 +22,7 @@ from ..journal.runs import get, unknown_run
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.shortage import is_shortage
-from .act import Judged, Spoken, clear_away, fold, is_news, owes_word, speak
+from .act import Judged, Spoken, clear_away, fold, is_news, must_sync, owes_word, speak
 from .decide import decide
 from .facts import Observation
 from .observe import PATIENCE, Place, in_passing, look
@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 PAGE = 1000
 INTERVAL = 15.0
+GATHER_SECONDS = 0.02  # how long the mark of a run that nobody waits for waits for those of others
 # A word in a log costs disk syncs, some 10 to 30 ms.  Where more runs than these settle at
 # once (a power cut, every worker killed) the journal, which is the authority, says it alone.
 WORDS_AT_ONCE = 16
@@ -52,6 +53,9 @@ class Reconciler:
     ``on_change`` is called on the loop with each changed row.  `run` is the background
     part; `pass_once` and `judge` also work without it.  ``executor``: whose threads, by
     default the loop's own, which its host may keep busy with something else.
+
+    ``hurried``: does somebody wait for what marked runs come to?  Else many share a look, and what their logs
+    say is folded with the next commit: until then the logs are the evidence, for every reader.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Reconciler:
         on_error: Callable[[Exception], None] | None = None,
         interval: float = INTERVAL,
         executor: Executor | None = None,
+        hurried: Callable[[], bool] = lambda: True,
     ) -> None:
         self._journal = journal
         self._place = place
@@ -72,9 +77,11 @@ class Reconciler:
         self._on_error = on_error
         self._interval = interval
         self._executor = executor
+        self._hurried = hurried
         self._loop = asyncio.get_running_loop()
         self._marked: set[str] = set()
         self._wake = asyncio.Event()
+        self._gathering: asyncio.TimerHandle | None = None
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -100,7 +107,10 @@ class Reconciler:
     def mark(self, run_id: str) -> None:
         """Something happened to this run: have it judged soon.  Many marks make one look."""
         self._marked.add(run_id)
-        self._wake.set()
+        if self._hurried():
+            self._wake.set()
+        elif self._gathering is None:
+            self._gathering = self._loop.call_later(GATHER_SECONDS, self._wake.set)
 
     async def run(self) -> None:
         """Judge marked runs until cancelled, and all open ones every ``interval`` seconds."""
@@ -112,19 +122,28 @@ class Reconciler:
                 await self._guarded(self.pass_once(), set())
                 continue
             self._wake.clear()
-            marked, self._marked = self._marked, set()
-            await self._guarded(self._apart(self._judge_ids(sorted(marked))), marked)
+            marked = self._take_marked()
+            patient = not self._hurried()
+            await self._guarded(self._apart(self._judge_ids(sorted(marked), patient=patient)), marked)
 
     async def settle(self) -> None:
         """Judge what is still marked, and wait for judging under way (after `run` was cancelled)."""
-        marked, self._marked = self._marked, set()
+        marked = self._take_marked()
         try:
             if marked:
                 await self._apart(self._judge_ids(sorted(marked)))
         except Exception as error:  # noqa: BLE001  (closing goes on; the next opening judges anew)
             self._failed(error)
+        self._journal.hurry()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
+
+    def _take_marked(self) -> set[str]:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+        marked, self._marked = self._marked, set()
+        return marked
 
     async def _guarded(self, work: Coroutine[Any, Any, object], marked: set[str]) -> None:
         """An error (a busy journal, a full disk) ends no loop: what was marked stays so."""
@@ -138,10 +157,13 @@ class Reconciler:
                 self._wake.set()
 
     async def _apart(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.shield(self._spawn(work))
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._over)
-        return await asyncio.shield(task)
+        return task
 
     def _over(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -162,30 +184,49 @@ class Reconciler:
                 report.judged += len(rows)
                 report.changed += await self._judge(rows)
 
-    async def _judge_ids(self, run_ids: Sequence[str]) -> None:
+    async def _judge_ids(self, run_ids: Sequence[str], *, patient: bool = False) -> None:
         async with self._turn:
             found = await self._journal.read(lambda conn: [get(conn, run_id) for run_id in run_ids])
             rows = [row for row in found if row is not None]
-            await self._judge(rows)
+            await self._judge(rows, patient=patient)
 
-    async def _judge(self, rows: Sequence[RunRow]) -> list[RunRow]:
-        """Observe, decide, act; a run whose evidence moved meanwhile is looked at again."""
+    async def _judge(self, rows: Sequence[RunRow], *, patient: bool = False) -> list[RunRow]:
+        """Observe, decide, act; a run whose evidence moved meanwhile is looked at again.
+
+        Returns the rows that changed, without those whose fold waits patiently.
+        """
         changed: list[RunRow] = []
         for _ in range(_ROUNDS):
-            judged = await self._in_thread(partial(self._look_at, rows))
-            news = [item for item in judged if is_news(item)]
-            if not news:
-                break
-            failpoint("reconcile.judged")
-            spoken = await self._in_thread(partial(self._speak, news))
-            ready = [item for item, said in zip(news, spoken, strict=True) if said is not Spoken.CHANGED]
-            if ready:
+            ready, moved = await self._in_thread(partial(self._look_and_speak, rows))
+            if ready and patient and not any(map(must_sync, ready)):
+                _ = self._spawn(self._fold_patiently(ready))
+            elif ready:
                 changed += self._tell(await fold(self._journal, ready, self._clock))
                 failpoint("reconcile.folded")
-            rows = [item.row for item, said in zip(news, spoken, strict=True) if said is Spoken.CHANGED]
+            rows = [item.row for item in moved]
             if not rows:
                 break
         return changed
+
+    async def _fold_patiently(self, ready: Sequence[Judged]) -> None:
+        """What their logs say durably, with the next commit.  Whatever comes up, they are looked at again."""
+        try:
+            self._tell(await fold(self._journal, ready, self._clock, patient=True))
+            failpoint("reconcile.folded")
+        except Exception as error:  # noqa: BLE001  (a busy journal, a full disk)
+            self._failed(error)
+            for item in ready:
+                self._loop.call_later(_RETRY_SECONDS, self.mark, item.row.run_id)
+
+    def _look_and_speak(self, rows: Sequence[RunRow]) -> tuple[list[Judged], list[Judged]]:
+        """In a thread: what is news and may be folded, and what has to be looked at again."""
+        news = [item for item in self._look_at(rows) if is_news(item)]
+        if not news:
+            return [], []
+        failpoint("reconcile.judged")
+        spoken = list(zip(news, self._speak(news), strict=True))
+        ready = [item for item, said in spoken if said is not Spoken.CHANGED]
+        return ready, [item for item, said in spoken if said is Spoken.CHANGED]
 
     def _look_at(self, rows: Sequence[RunRow]) -> list[Judged]:
         """In a thread.  All that may be in passing share one short wait."""

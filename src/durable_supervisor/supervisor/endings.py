@@ -13,9 +13,10 @@ from .dispatch import Word
 from .links import WorkerLink
 from .logs import report
 from .lookup import Lookup
-from .queue import FOLD_DELAY
 from .tasks import Tasks, is_passing
 from .watches import Watches
+
+_RELEASED_SECONDS = 0.1  # a run that is over within one or two of these needs no "running" in the journal
 
 
 class Endings:
@@ -30,6 +31,9 @@ class Endings:
         self._tasks = tasks
         self._watches = Watches(self._look_again)
         self._watching = True
+        self._released: list[str] = []  # since the last turn of the timer, and since the one before
+        self._released_before: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
     def leave(self) -> None:
@@ -40,13 +44,17 @@ class Endings:
         """Watch nothing any more."""
         self.leave()
         self._watches.close()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def on_news(self, run_id: str, word: Word) -> None:
         """A channel of ours says something."""
         if self._lookup.closed:
             return
         if word is Word.RELEASED:
-            self._loop.call_later(FOLD_DELAY, self._mark_if_running, run_id)
+            self._released.append(run_id)
+            if self._timer is None:
+                self._timer = self._loop.call_later(_RELEASED_SECONDS, self._look_at_released)
             return
         self._reconciler.mark(run_id)
         if word is Word.CLOSED:  # should it live on all the same, its end is watched
@@ -63,6 +71,14 @@ class Endings:
             if not self._watching:
                 return
             await self._watch(row.run_id)
+
+    def _look_at_released(self) -> None:
+        """One timer for all, and none while nothing was released lately."""
+        for run_id in self._released_before:
+            self._mark_if_running(run_id)
+        self._released_before, self._released, self._timer = self._released, [], None
+        if self._released_before:
+            self._timer = self._loop.call_later(_RELEASED_SECONDS, self._look_at_released)
 
     def _mark_if_running(self, run_id: str) -> None:
         link = self._links.get(run_id)

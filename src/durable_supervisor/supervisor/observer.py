@@ -219,6 +219,7 @@ class Observer:
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
         pause = _FIRST_PAUSE
+        await self._until_known(run, timeout)
         while True:
             seen = await self._lookup.view(run)
             if seen.state in OVER or seen.imported is not None:
@@ -307,6 +308,9 @@ class Observer:
         await self._acknowledger.acknowledge(run, stdout, stderr)
 
     # What an owner knows better.
+
+    async def _until_known(self, run: str, timeout: float | None) -> None:
+        """Before the first look at a run that is not over: nothing is to be seen sooner."""
 
     async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:
         """Something may have changed about this run's end."""

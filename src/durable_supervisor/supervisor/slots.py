@@ -155,6 +155,16 @@ class Slots:
         self._queued: dict[Key, int] = {}  # from the admission on
         self._waiting: dict[Key, Waiter] = {}  # of those, whose worker waits
 
+    @property
+    def scarce(self) -> bool:
+        """Is somebody counted out by a limit, or could be?  Then each end is to be known at once."""
+        bounds = self.bounds
+        return (
+            bounds.max_concurrent_runs is not None
+            or bounds.max_runs_per_owner is not None
+            or bool(self._queued)
+        )
+
     def capacity(self) -> Capacity:
         with self._lock:
             bounds = self.bounds

@@ -88,6 +88,7 @@ class Supervisor(Observer):
             on_error=report,
             interval=math.inf,
             executor=self._lookup.threads,
+            hurried=lambda: slots.scarce,
         )
         self._slots = slots
         self._tasks = Tasks()
@@ -379,6 +380,11 @@ class Supervisor(Observer):
                 await asyncio.shield(link.ended)
         except TimeoutError:
             return
+
+    async def _until_known(self, run: str, timeout: float | None) -> None:
+        link = self._dispatcher.links.get(run)
+        if link is not None and not link.ended.done():
+            await asyncio.wait((link.ended,), timeout=timeout)
 
     async def _adopt(self) -> None:
         await self._endings.adopt(await self._journal.read(all_judged))
