@@ -24,6 +24,7 @@ from durable_supervisor.model.request import Queueing, StartRequest
 from durable_supervisor.model.states import RunState, Trigger
 from durable_supervisor.process.clock import Clock, boot_id
 from durable_supervisor.process.identity import self_identity
+from durable_supervisor.process.usage import Usage
 from durable_supervisor.runlog.bounds import segment_size
 from durable_supervisor.runlog.create import create_log
 from durable_supervisor.runlog.format import EVENT, SegmentHeader, encode_json, encode_record, salt_of
@@ -140,7 +141,7 @@ class Past:
         now = self._clock.wall_ns()
         nothing: Detail = {"bytes": 0, "dropped": 0, "complete": True}
         receipt = make_receipt(
-            attempt=1, outcome=natural(0, None), started_ns=now - _SECOND, finished_ns=now,
+            attempt=1, outcome=natural(0, None), usage=Usage(), started_ns=now - _SECOND, finished_ns=now,
             duration_ns=_SECOND, output={"stdout": nothing, "stderr": nothing}, stdin_bytes=0, survivors=[],
             stop=None, cleanup_confirmed=True, run_id="0" * 16, executable=None,
             enforcement=unconfined(),

@@ -30,6 +30,12 @@ def alive(pid: int) -> bool:
     return stat is not None and not stat.dead
 
 
+async def warm_up(sup: Supervisor) -> None:
+    """One run, by a worker that is not free for another: its memory may hold an input."""
+    run = await sup.start(Command(argv=["true"], stdin="open"))
+    await sup.wait(run.id, timeout=20)
+
+
 def worker_pid(view: object) -> int:
     return int(view.worker["pid"])  # type: ignore[attr-defined]
 
@@ -82,8 +88,7 @@ async def test_a_silent_zygote_is_ended_and_the_run_started_by_exec_once(
 ) -> None:
     ledger = tmp_path / "ledger"
     async with Supervisor.open(state_dir, zygote=True) as sup:
-        warm = await sup.start(Command(argv=["true"]))
-        await sup.wait(warm.id, timeout=20)
+        await warm_up(sup)
         (zygote,) = zygotes()
         os.kill(zygote, signal.SIGSTOP)
         run = await sup.start(Command(argv=["sh", "-c", f"echo ran >> '{ledger}'"]))
@@ -120,8 +125,7 @@ def the_waiting_worker() -> list[int]:
 
 async def test_the_worker_that_waited_gets_the_next_run_and_leaves_with_the_zygote(state_dir: Path) -> None:
     async with Supervisor.open(state_dir, zygote=True) as sup:
-        first = await sup.start(Command(argv=["true"]))
-        await sup.wait(first.id, timeout=20)
+        await warm_up(sup)
         (waiting,) = await eventually_async(the_waiting_worker)
         run = await sup.start(Command(argv=["sh", "-c", "read line"], stdin="open"))
         assert worker_pid(await sup.inspect(run.id)) == waiting
@@ -133,13 +137,12 @@ async def test_the_worker_that_waited_gets_the_next_run_and_leaves_with_the_zygo
 
 async def test_a_waiting_worker_that_was_killed_is_nobodys_loss(state_dir: Path) -> None:
     async with Supervisor.open(state_dir, zygote=True) as sup:
-        first = await sup.start(Command(argv=["true"]))
-        await sup.wait(first.id, timeout=20)
+        await warm_up(sup)
         for number in range(3):
             (waiting,) = await eventually_async(the_waiting_worker)
             os.kill(waiting, signal.SIGKILL)
             await eventually_async(lambda pid=waiting: not alive(pid))  # type: ignore[misc]
-            run = await sup.start(Command(argv=["sh", "-c", f"exit {number}"]))
+            run = await sup.start(Command(argv=["sh", "-c", f"exit {number}"], stdin="open"))
             final = await sup.wait(run.id, timeout=20)
             assert final.outcome is not None
             assert final.outcome.code == number
@@ -147,8 +150,7 @@ async def test_a_waiting_worker_that_was_killed_is_nobodys_loss(state_dir: Path)
 
 async def test_what_a_worker_rehearsed_shows_nowhere(state_dir: Path) -> None:
     async with Supervisor.open(state_dir, zygote=True) as sup:
-        first = await sup.start(Command(argv=["true"]))
-        await sup.wait(first.id, timeout=20)
+        await warm_up(sup)
         await eventually_async(the_waiting_worker)
         run = await sup.start(Command(argv=["sh", "-c", "ls -l /proc/self/fd /proc/$PPID/fd; kill -l"]))
         final = await sup.wait(run.id, timeout=20)
@@ -158,3 +160,18 @@ async def test_what_a_worker_rehearsed_shows_nowhere(state_dir: Path) -> None:
         text = "".join(event.text for event in page.events if event.kind == "output")
         assert "memfd" not in text
         assert final.receipt["stop"] is None
+
+
+async def test_a_waiting_worker_that_stands_still_gets_no_run(state_dir: Path) -> None:
+    async with Supervisor.open(state_dir, zygote=True) as sup:
+        await warm_up(sup)
+        (waiting,) = await eventually_async(the_waiting_worker)
+        os.kill(waiting, signal.SIGSTOP)
+        await eventually_async(lambda: (stat := read_stat(waiting)) is not None and stat.state == "T")
+        run = await sup.start(Command(argv=["sh", "-c", "exit 7"]))
+        final = await sup.wait(run.id, timeout=20)
+        assert worker_pid(final) != waiting
+        assert final.outcome is not None
+        assert final.outcome.code == 7
+        os.kill(waiting, signal.SIGCONT)
+        await eventually_async(lambda: not alive(waiting))

@@ -15,6 +15,7 @@ from durable_supervisor.model.command import MAX_SECONDS, Command
 from durable_supervisor.model.enforcement import unconfined
 from durable_supervisor.model.environment import BASE_NAMES, DEFAULT_PATH, program_environment
 from durable_supervisor.model.outcome import STOP_OUTCOMES, OutcomeKind
+from durable_supervisor.process.usage import Usage
 from durable_supervisor.worker.controls import MAX_GRACE, grace_of, is_control_id, signal_name, signal_of
 from durable_supervisor.worker.ending import errno_name, make_receipt, outcome_of
 from durable_supervisor.worker.ladder import KILL_BOUND, Ladder, Step
@@ -130,6 +131,7 @@ def test_a_receipt_states_all_it_knows() -> None:
     receipt = make_receipt(
         attempt=2,
         outcome=outcome_of("timeout", None, 9),
+        usage=Usage(),
         started_ns=1_700_000_000_000_000_000,
         finished_ns=1_700_000_001_500_000_000,
         duration_ns=1_500_000_000,

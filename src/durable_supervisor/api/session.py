@@ -20,6 +20,7 @@ from ..model.request import DEFAULT_OWNER, Lifetime
 from ..model.states import OPEN_STATES
 from ..model.view import RunView
 from ..supervisor import state_dir as directory
+from ..supervisor.follow import WorkerEnd
 from ..supervisor.logs import logger
 from ..supervisor.observer import Observer
 from ..supervisor.state_dir import StateDir
@@ -197,12 +198,12 @@ class Session(Observer):
         seat = self._owner.current
         return seat.supervisor if isinstance(seat, OwnSeat) else None
 
-    async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:
+    async def _until_news(self, seen: RunView, end: WorkerEnd, timeout: float | None) -> None:
         own = self._own()
         if own is None:
-            await super()._until_news(seen, pause, timeout)
+            await super()._until_news(seen, end, timeout)
         else:
-            await own._until_news(seen, pause, timeout)
+            await own._until_news(seen, end, timeout)
 
     async def _ask_directly(
         self, run_id: str, message: dict[str, object], blob: bytes

@@ -87,7 +87,7 @@ def run_table(form: Form) -> str:
         ("took", _took(form)),
         ("collected", _collected(form)),
         ("program", _process(form.get("program"))),
-        ("worker", _process(form.get("worker"))),
+        ("worker", _worker(form)),
         ("terminal", _terminal(form.get("pty"))),
         ("limits", _limits(form.get("limits"), form.get("completion"))),
         ("lifetime", "ends with the process that asked for it" if form.get("lifetime") == "scope" else ""),
@@ -227,6 +227,13 @@ def _took(form: Form) -> str:
     if began is None or form.get("state") not in ("queued", "starting", "running", "stopping"):
         return "-"
     return describe.span(time.time() - began)
+
+
+def _worker(form: Form) -> str:
+    """Not for `kill`: a process that had a run may be at another one."""
+    worker = _process(form.get("worker"))
+    over = form.get("state") not in ("queued", "starting", "running", "stopping")
+    return f"{worker}; maybe at another run by now" if worker and over else worker
 
 
 def _process(identity: object) -> str:

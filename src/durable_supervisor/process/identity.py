@@ -44,6 +44,12 @@ class Stat:
         return self.state in "ZX" and self.threads <= 1
 
 
+def stands_still(pid: int) -> bool:
+    """Is it stopped, dead or gone, so that it would take nothing that it is given now?"""
+    stat = read_stat(pid)
+    return stat is None or stat.dead or stat.state in "Tt"
+
+
 def read_stat(pid: int) -> Stat | None:
     """None when there is no such process (or it went away while being read)."""
     try:

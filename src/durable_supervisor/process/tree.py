@@ -12,6 +12,7 @@ import os
 
 from .identity import Stat, read_stat
 from .signals import signal_ticks
+from .usage import Usage
 
 
 def descendants(root: int) -> list[Stat]:
@@ -77,14 +78,16 @@ def ignores(one: Stat, signo: int) -> bool:
     return bool(masks) and bool(int(masks[0], 16) >> (signo - 1) & 1)
 
 
-def reap_others(leader: int) -> None:
+def reap_others(leader: int, usage: Usage) -> None:
     """Reap every dead child except the leader, whose zombie pins its pid until the end."""
     for pid in children_of(os.getpid()):
         if pid != leader:
             try:
-                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+                reaped, _, used = os.wait4(pid, os.WNOHANG)
             except ChildProcessError:
                 continue
+            if reaped:
+                usage.add(used)
 
 
 def marked(variable: str, value: str) -> list[Stat]:

@@ -122,7 +122,9 @@ class Dispatcher:
         link = WorkerLink(place.run_id, ours, self._news)
         try:
             link.send_ahead(prepared.spec_frame(place, paths, queued=work.queued))
-            await self._workers.start(place.run_id, theirs.fileno(), log, paths.log(place.attempt))
+            link.worker = await self._workers.start(
+                place.run_id, theirs.fileno(), log, paths.log(place.attempt)
+            )
         except OSError:
             link.close()
             return "closed"
@@ -146,12 +148,22 @@ class Dispatcher:
         failpoint("start.handed_over")
         return await _first_word(link)
 
+    async def until_ended(self, run_id: str, timeout: float | None) -> bool:
+        """Return when its worker says that all is over, or in time.  False: it said so, or is not ours."""
+        link = self.links.get(run_id)
+        if link is None or link.ended.done():
+            return False
+        await asyncio.wait((link.ended,), timeout=timeout)
+        return True
+
     def _news(self, run_id: str) -> None:
         link = self.links.get(run_id)
         if link is not None and not link.closed:
             self._on_news(run_id, Word.RELEASED)
             return
         self.links.pop(run_id, None)
+        if link is not None and link.worker is not None:
+            self._workers.back(link.worker)
         self._on_news(run_id, Word.ENDED if link is not None and link.told_end else Word.CLOSED)
 
 

@@ -11,6 +11,7 @@ from ..model.identity import ProcessIdentity
 from ..model.view import RunView
 from ..process.signals import signal_process
 from ..runlog.paths import RunPaths
+from ..worker.spec import SHORT_RUN_SECONDS
 from .dial import Dial
 from .links import ExitWatch
 
@@ -134,25 +135,40 @@ class LastWord:
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
 
-async def worker_exit(seen: RunView, pause: float, timeout: float | None) -> None:
-    """Return when the worker of a run has exited, at the latest after ``timeout`` seconds.
+class WorkerEnd:
+    """What one waiter of a run knows of its worker, to be told of the run's end without asking for it.
 
-    Where there is no worker to watch (none logged yet, another namespace) it returns
-    after ``pause`` seconds, to look again.
+    A pidfd tells of a process's end; but the worker of a short run may live on for another one. So until it
+    has been seen at work for longer than such a run takes, its run is to be looked at now and then.
     """
-    worker = identity(seen.worker)
-    gone = asyncio.Event()
-    watch = ExitWatch.of(worker, gone.set) if worker is not None else None
-    if watch is None:
-        await asyncio.sleep(pause if timeout is None else min(pause, timeout))
-        return
-    try:
-        async with asyncio.timeout(timeout):
-            await gone.wait()
-    except TimeoutError:
-        return
-    finally:
-        watch.close()
+
+    def __init__(self) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._worker: ProcessIdentity | None = None
+        self._since = 0.0  # when it was first known
+        self._looked = 0.0  # what is seen now was not read earlier
+        self._pause = _FIRST_PAUSE
+
+    async def wait(self, seen: RunView, timeout: float | None) -> None:
+        """Return when there may be news of a run that was ``seen`` open after the last call, or in time."""
+        worker = identity(seen.worker)
+        if worker != self._worker:
+            self._worker, self._since, self._looked = worker, self._clock(), 0.0
+        watch, gone = None, asyncio.Event()
+        if worker is not None:
+            watch = ExitWatch.of(worker, gone.set)
+        for_certain = watch is not None and self._looked - self._since > SHORT_RUN_SECONDS
+        bounds = [timeout, None if for_certain else self._pause]
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        try:
+            async with asyncio.timeout(min((one for one in bounds if one is not None), default=None)):
+                await gone.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._looked = self._clock()
+            if watch is not None:
+                watch.close()
 
 
 def identity(form: dict[str, object] | None) -> ProcessIdentity | None:

@@ -14,6 +14,8 @@ from ..process import forks
 from ..process.channel import FrameError, FrameParser, encode_frame
 from ..process.failpoints import failpoint
 from ..process.identity import Liveness, probe
+from ..worker.spec import FREE
+from .spare import KeptWorker
 
 # ``on_news(run_id)``: something about this run changed; look at its evidence.
 OnNews = Callable[[str], None]
@@ -36,6 +38,7 @@ class WorkerLink:
         self._on_news = on_news
         self._parser = FrameParser()
         self.told_end = False  # the worker said that all is over
+        self.worker: KeptWorker | None = None  # where it may have further runs
         self._unsent = b""
         self._asked: dict[str, asyncio.Future[dict[str, object] | None]] = {}
         self._turn = asyncio.Lock()  # to send a frame
@@ -82,7 +85,9 @@ class WorkerLink:
         return self._channel.fileno() < 0
 
     def close(self) -> None:
-        """Let go.  The worker does not mind."""
+        """Let go.  The worker does not mind; unless it is free, it has no further run."""
+        if self.worker is not None and not self.worker.free:
+            self.worker.close()
         if self._channel.fileno() >= 0:
             self._loop.remove_reader(self._channel.fileno())
             self._loop.remove_writer(self._channel.fileno())
@@ -123,6 +128,9 @@ class WorkerLink:
             self._on_news(self.run_id)
             return
         for message in messages:
+            if message.get("type") == FREE:  # the channel's end, of a worker that lives on
+                self._freed(message.get("pid"))
+                return
             asked = self._asked.pop(str(message.get("id")), None)
             if asked is None:
                 self._heard(str(message.get("type")))
@@ -144,6 +152,12 @@ class WorkerLink:
             # Whoever waits may read the log now; the fold waits for the channel's end, when the
             # lock is free and the receipt needs no second proof.
             self.ended.set_result(None)
+
+    def _freed(self, pid: object) -> None:
+        if self.worker is not None and isinstance(pid, int):
+            self.worker.freed(pid)
+        self.close()
+        self._on_news(self.run_id)
 
     def _settle(self, word: str) -> None:
         for asked in self._asked.values():

@@ -7,11 +7,15 @@ from dataclasses import replace
 from ..model.identity import ProcessIdentity
 from ..model.view import RunView
 from ..process.identity import Liveness, probe
+from ..process.locks import LockState, probe_lock
 from ..process.tree import descendants
 
 
-def with_live_figures(seen: RunView) -> RunView:
-    """The view with ``live``: CPU seconds, resident bytes and the processes of the program's tree."""
+def with_live_figures(seen: RunView, log: str) -> RunView:
+    """The view with ``live``: CPU seconds, resident bytes and the processes of the program's tree.
+
+    ``log``: whose lock proves, once they are read, that the worker was at this run and not at a later one.
+    """
     if seen.worker is None:
         return seen
     try:
@@ -21,6 +25,8 @@ def with_live_figures(seen: RunView) -> RunView:
     if probe(worker) is not Liveness.ALIVE:
         return seen
     processes = [figures for stat in descendants(worker.pid) if (figures := _figures(stat.pid)) is not None]
+    if probe_lock(log) is not LockState.HELD:
+        return seen
     return replace(
         seen,
         live={

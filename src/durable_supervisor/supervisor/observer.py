@@ -22,7 +22,7 @@ from . import state_dir as directory
 from .acknowledging import Acknowledger
 from .attach import Attachment
 from .controls import Controller
-from .follow import LastWord, Newsroom, identity, worker_exit
+from .follow import LastWord, Newsroom, WorkerEnd, identity
 from .lookup import Lookup
 from .state_dir import StateDir
 
@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 OVER = SETTLED_STATES | {RunState.QUARANTINED}
 FOLLOW_PAGE = 256
-_FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.25
 
 
@@ -218,7 +217,7 @@ class Observer:
         check_timeout("timeout", timeout)
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
-        pause = _FIRST_PAUSE
+        end = WorkerEnd()
         await self._until_known(run, timeout)
         while True:
             seen = await self._lookup.view(run)
@@ -227,8 +226,7 @@ class Observer:
             left = None if deadline is None else deadline - loop.time()
             if left is not None and left <= 0:
                 raise _wait_timeout(seen, timeout or 0.0)
-            await self._lookup.unless_closed(self._until_news(seen, pause, left))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await self._lookup.unless_closed(self._until_news(seen, end, left))
 
     async def audit(
         self,
@@ -312,9 +310,9 @@ class Observer:
     async def _until_known(self, run: str, timeout: float | None) -> None:
         """Before the first look at a run that is not over: nothing is to be seen sooner."""
 
-    async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:
+    async def _until_news(self, seen: RunView, end: WorkerEnd, timeout: float | None) -> None:
         """Something may have changed about this run's end."""
-        await worker_exit(seen, pause, timeout)
+        await end.wait(seen, timeout)
 
     async def _ask_directly(
         self, run_id: str, message: dict[str, object], blob: bytes

@@ -102,7 +102,9 @@ class Reading:
         if not row.collected and not self._log_is_there(row):  # collected since its row was read?
             row = self.row(run)
             seen = view(row, self.evidence_place(row), check_log=live)
-        return with_live_figures(seen) if live and seen.state in OPEN_STATES else seen
+        if live and seen.state in OPEN_STATES:
+            return with_live_figures(seen, self.paths(row).log(row.attempt))
+        return seen
 
     def list(
         self,

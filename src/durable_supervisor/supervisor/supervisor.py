@@ -34,6 +34,7 @@ from .ahead import WorkerAhead
 from .capabilities import capabilities
 from .dispatch import Dispatcher
 from .endings import Endings
+from .follow import WorkerEnd
 from .gc import Collector
 from .hosting import read_host
 from .importing import Importer
@@ -370,21 +371,12 @@ class Supervisor(Observer):
         link = self._dispatcher.links.get(run_id)
         return link is not None and not link.ended.done() and await link.tell(message)
 
-    async def _until_news(self, seen: RunView, pause: float, timeout: float | None) -> None:
-        link = self._dispatcher.links.get(seen.id)
-        if link is None or link.ended.done():
-            await super()._until_news(seen, pause, timeout)
-            return
-        try:
-            async with asyncio.timeout(timeout):
-                await asyncio.shield(link.ended)
-        except TimeoutError:
-            return
+    async def _until_news(self, seen: RunView, end: WorkerEnd, timeout: float | None) -> None:
+        if not await self._dispatcher.until_ended(seen.id, timeout):
+            await super()._until_news(seen, end, timeout)
 
     async def _until_known(self, run: str, timeout: float | None) -> None:
-        link = self._dispatcher.links.get(run)
-        if link is not None and not link.ended.done():
-            await asyncio.wait((link.ended,), timeout=timeout)
+        await self._dispatcher.until_ended(run, timeout)
 
     async def _adopt(self) -> None:
         await self._endings.adopt(await self._journal.read(all_judged))

@@ -13,6 +13,7 @@ from ..process.failpoints import failpoint
 from ..process.locks import keep_held, try_lock
 from .ahead import WorkerAhead
 from .links import ExitWatch
+from .spare import KeptWorker, SpareWorkers
 from .spawn import spawn_worker, spawn_zygote
 
 _ANSWER_SECONDS = 5.0
@@ -36,9 +37,11 @@ class Workers:
         self._zygote: _Zygote | None = None
         self._children: set[ExitWatch] = set()
         self._started = 0
+        self._spare = SpareWorkers()
 
     def close(self) -> None:
-        """The zygote ends, and who still waits for a run; workers go on."""
+        """The zygote ends, and so does who waits for a run; workers that have one go on."""
+        self._spare.close()
         if self._ahead is not None:
             self._ahead.close()
         if self._zygote is not None:
@@ -46,33 +49,59 @@ class Workers:
         for watch in list(self._children):
             watch.close()
 
-    async def start(self, run_id: str, channel: int, log: int, log_path: str) -> None:
-        """Give the locked ``log`` and the worker's end of its ``channel`` to a new worker.
+    def back(self, worker: KeptWorker) -> None:
+        """The channel of the run that it had has ended."""
+        self._spare.back(worker)
+
+    async def start(self, run_id: str, channel: int, log: int, log_path: str) -> KeptWorker | None:
+        """Give the locked ``log`` and the worker's end of its ``channel`` to a worker.
 
         Closes ``log`` here, whatever happens: from then on the lock is the worker's alone.
+        Answers that worker where it may have further runs: give it `back`, or close it.
         Where the zygote was expected and did not do it, the worker logs why.  Raises
         OSError when no worker could be started.
         """
         self._started += 1
         missed: str | None = None
         try:
+            spare = self._spare.give(log, channel)
+            if spare is not None:
+                return spare
             zygote = self._ready_zygote()
             if zygote is not None:
-                missed = await zygote.fork(run_id, channel, log)
+                kept, missed = await self._fork(zygote, run_id, channel, log)
                 if missed is None:
-                    return
+                    return kept
                 if zygote.dead:
                     # It may have forked before it died. Then the worker holds the lock.
                     log = self._take_back(log, log_path)
                     if log < 0:
-                        return
+                        return None
             elif self._ahead is not None and self._ahead.give(channel, log):
-                return
+                return None
             pid = await self._blocking(lambda: spawn_worker(run_id, channel, log, missed))
             self._reap_later(pid)
+            return None
         finally:
             if log >= 0:
                 forks.close(log)
+
+    async def _fork(
+        self, zygote: _Zygote, run_id: str, channel: int, log: int
+    ) -> tuple[KeptWorker | None, str | None]:
+        """As `_Zygote.fork`, of a worker that may have further runs where there is room for it."""
+        pair = self._spare.keep()
+        if pair is None:
+            return None, await zygote.fork(run_id, [log, channel])
+        kept, theirs = pair
+        missed: str | None = "cancelled"
+        try:
+            missed = await zygote.fork(run_id, [log, channel, theirs.fileno()])
+        finally:
+            forks.close_socket(theirs)
+            if missed is not None:
+                self._spare.drop(kept)
+        return kept, missed
 
     def _ready_zygote(self) -> _Zygote | None:
         if self._zygote is not None and self._zygote.dead:
@@ -138,12 +167,12 @@ class _Zygote:
             return None
         return zygote
 
-    async def fork(self, run_id: str, channel: int, log: int) -> str | None:
+    async def fork(self, run_id: str, descriptors: list[int]) -> str | None:
         """None once it has forked the worker; else why it did not (and, if `dead`, may have)."""
         answer: asyncio.Future[tuple[str, int]] = self._loop.create_future()
         self._answers[run_id] = answer
         try:
-            socket.send_fds(self._control, [run_id.encode("ascii")], [log, channel])
+            socket.send_fds(self._control, [run_id.encode("ascii")], descriptors)
         except OSError as error:
             del self._answers[run_id]
             return f"zygote unreachable ({error.errno})"

@@ -94,7 +94,8 @@ def end_all(state_dir: str | os.PathLike[str]) -> list[int]:
     tries = list(attempts(state_dir))
     for one in tries:
         # A stopped worker starts no ladder and stays the parent of all orphans until the tree is gone.
-        if one.worker is not None and signal_process(one.worker, signal.SIGSTOP):
+        # (One that is at another run of this directory by now is met there.)
+        if one.worker is not None and one.has_worker and signal_process(one.worker, signal.SIGSTOP):
             reached += kill_below(one.worker.pid) + kill(one.worker)
         if one.program is not None and probe(one.program) is Liveness.ALIVE:
             reached += kill_below(one.program.pid) + kill(one.program)

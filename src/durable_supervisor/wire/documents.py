@@ -86,7 +86,7 @@ class InspectDocument(Document):
     updated_at: Time
     outcome: OutcomeForm | None
     program: Identity | None
-    worker: Identity | None
+    worker: Identity | None = Field(description="who had it; maybe at another run once it is over")
     receipt: Json | None = Field(description="see the receipt schema; fewer fields where incomplete")
     evidence: Json | None = Field(description="what the verdict rests on")
     resolution: Json | None = Field(description="an operator's word, if there is one")

@@ -57,6 +57,17 @@ class Connection:
         if len(self._unsent) > _MAX_UNSENT:
             self.close()
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait for the peer to read."""
+        return len(self._unsent)
+
+    def unwatch(self) -> None:
+        """Hear nothing more from it; what is sent goes out at once, or never."""
+        if self._poller is not None and self.open:
+            self._poller.forget(self._socket.fileno())
+        self._poller = None
+
     def close(self) -> None:
         if self.open:
             self.open = False
@@ -148,12 +159,14 @@ class ControlSocket:
             except OSError:
                 pass
 
-    def close(self) -> None:
-        """Remove the socket file, and let everyone go."""
+    def close(self, but: Connection | None = None) -> None:
+        """Remove the socket file, and let everyone go, but perhaps one."""
         self.remove()
         self._hang_up()
-        for connection in list(self.connections):
-            connection.close()
+        for connection in self.connections:
+            if connection is not but:
+                connection.close()
+        self.connections = [one for one in self.connections if one is but]
 
     def _listen(self) -> None:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)

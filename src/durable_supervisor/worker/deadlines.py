@@ -40,9 +40,15 @@ class Deadlines:
             self._idle_timeout = idle_timeout
             self._idle()
 
+    def close(self) -> None:
+        """Neither is due any more."""
+        if self._timer >= 0:
+            os.close(self._timer)
+            self._timer = -1
+
     def _wall(self, timer: int) -> None:
         self._poller.forget(timer)
-        os.close(timer)
+        self.close()
         self._due("timeout")
 
     def _idle(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -44,6 +45,22 @@ class Desk:
     def say(self, what: str) -> None:
         """To the supervisor that started us, if it still listens."""
         self._supervisor.send({"type": what, "head": self.recorder.log.head})
+
+    def hang_up(self) -> None:
+        """The run is over: let go of everybody but the supervisor that started us."""
+        self.socket.close(but=self._supervisor)
+
+    def close(self) -> None:
+        """Hear nothing more.  The supervisor's channel stays open, for a last word."""
+        self._supervisor.unwatch()
+        self.poller.close()
+
+    def part(self, word: str) -> bool:
+        """End the supervisor's channel too, with a last ``word``.  True if it is sent."""
+        self._supervisor.send({"type": word, "pid": os.getpid()})
+        sent = self._supervisor.open and not self._supervisor.unsent
+        self._supervisor.close()
+        return sent
 
     @property
     def alone(self) -> bool:

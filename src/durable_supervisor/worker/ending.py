@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import resource
 from collections.abc import Mapping
 
 from ..model.events import iso_time
 from ..model.outcome import STOP_OUTCOMES, Outcome, natural
+from ..process.usage import Usage
 
 
 def outcome_of(reason: str | None, code: int | None, signal: int | None) -> Outcome:
@@ -16,20 +16,11 @@ def outcome_of(reason: str | None, code: int | None, signal: int | None) -> Outc
     return natural(code, signal) if kind is None else Outcome(kind, code, signal)
 
 
-def tree_usage() -> dict[str, object]:
-    """CPU seconds and peak memory of everything reaped so far (getrusage(2), RUSAGE_CHILDREN)."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {
-        "user_seconds": round(usage.ru_utime, 6),
-        "system_seconds": round(usage.ru_stime, 6),
-        "max_rss_kib": usage.ru_maxrss,
-    }
-
-
 def make_receipt(
     *,
     attempt: int,
     outcome: Outcome,
+    usage: Usage,
     started_ns: int,
     finished_ns: int,
     duration_ns: int,
@@ -47,7 +38,7 @@ def make_receipt(
         "attempt": attempt,
         "outcome": outcome.to_dict(),
         "exit": {"code": outcome.code, "signal": outcome.signal},
-        "rusage": tree_usage(),
+        "rusage": usage.to_dict(),
         "started_at": iso_time(started_ns),
         "finished_at": iso_time(finished_ns),
         "duration": round(duration_ns / 1e9, 6),

@@ -60,6 +60,11 @@ class HostWatch:
         elif isinstance(self._failure, HostGone):
             self._tell(on_gone)
 
+    def close(self) -> None:
+        """The run is over: its host may go."""
+        if self._failure is None:
+            self._let_go()
+
     def _ended(self, on_gone: Callable[[], object]) -> None:
         self._let_go()
         self._tell(on_gone)

@@ -24,7 +24,8 @@ from ..runlog.paths import RunPaths
 from ..runlog.writer import LogFullError, LogWriter
 from .desk import Desk
 from .lifetime import HostGone
-from .spec import CHANNEL_FD, LAST_FD, LOG_FD, Spec, receive_spec
+from .reuse import Reuse
+from .spec import CHANNEL_FD, LAST_FD, LOG_FD, NEXT_FD, Spec, receive_spec
 from .tending import Tending
 from .waiting import Waiting
 
@@ -33,31 +34,33 @@ _FAILED = 1
 _MAX_CRASH_TEXT = 8192  # characters; the end says the most
 
 
-def work(cause: str | None = None, *, hardened: bool = False) -> None:
+def work(cause: str | None = None, *, hardened: bool = False, kept: bool = False) -> None:
     """The whole life of a worker process.  Never returns.
 
     ``cause``: why it was started by exec although a zygote was expected to fork it.
-    ``hardened``: it has waited for its run, and is ready.
+    ``hardened``: it has waited for its run, and is ready.  ``kept``: its supervisor may have
+    another run for it after this one; see `reuse`.
     """
     status = _FAILED
     try:
         if not hardened:
-            harden()
-        channel = socket.socket(fileno=CHANNEL_FD)
-        channel.set_inheritable(False)
-        os.set_inheritable(LOG_FD, False)
-        failpoint("worker.waiting")
-        spec = receive_spec(channel)
-        if spec is not None:
-            failpoint("worker.spec_received")
-            status = _run(spec, channel, LOG_FD, cause)
+            harden(NEXT_FD if kept else LAST_FD)
+        reuse = Reuse(kept=kept)
+        handed: tuple[int, int] | None = (LOG_FD, CHANNEL_FD)
+        while handed is not None:
+            tending = _attempt(*handed, cause)
+            status = _FAILED if tending is None else _STARTED
+            if tending is None or not reuse.offered(tending, handed[1]):
+                break
+            del tending
+            handed = reuse.take()
     finally:
         # Whatever was raised: the log has it, or there is none to tell.  No interpreter teardown:
         # the lock should go as soon as the work is done.
         os._exit(status)
 
 
-def harden() -> None:
+def harden(last: int = LAST_FD) -> None:
     """Become independent of whoever started us, and the parent of every orphan below us."""
     os.umask(0o077)
     os.chdir("/")
@@ -65,7 +68,7 @@ def harden() -> None:
         signal.signal(signo, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would break waitid (wait(2))
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    close_strangers(LAST_FD)
+    close_strangers(last)
     libc.set_child_subreaper()
     libc.set_process_name("dsup-worker")
 
@@ -80,13 +83,30 @@ def close_strangers(last: int) -> None:
                 continue  # the descriptor of the listing itself
 
 
-def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> int:
+def _attempt(log_fd: int, channel_fd: int, cause: str | None) -> Tending | None:
+    """One run: with a durable receipt and a free lock, only its channel is open yet; else None."""
+    channel = socket.socket(fileno=channel_fd)
+    channel.set_inheritable(False)
+    os.set_inheritable(log_fd, False)
+    failpoint("worker.waiting")
+    spec = receive_spec(channel)
+    if spec is None:
+        return None
+    failpoint("worker.spec_received")
+    tending = _run(spec, channel, log_fd, cause)
+    if tending is not None:
+        tending.close()
+    return tending
+
+
+def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> Tending | None:
+    """Up to the receipt, which is durable then; None where there is none."""
     clock = Clock()
     paths = RunPaths(spec.runs_dir, spec.shard, spec.run_id)
     cap_out, cap_err = spec.max_stdout_bytes, spec.max_stderr_bytes
     header, _ = read_header(log_fd)
     if header is None:
-        return _FAILED  # not a log that anybody could read back
+        return None  # not a log that anybody could read back
     log = LogWriter(
         log_fd,
         paths,
@@ -104,17 +124,16 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> 
         waiting = Waiting(spec, desk, tending.host) if spec.queued else None
         if waiting is not None and not waiting.until_dispatched():
             desk.socket.remove()
-            return _FAILED
+            return None
         _record_dispatch(spec, log, cause)
         if not _start(spec, tending, log, header.directory_id):
             desk.socket.remove()
             log.trim()
-            return _FAILED
+            return None
         if waiting is not None:
             waiting.serve_held()
         tending.until_finished()
-        log.trim()
-        return _STARTED
+        return tending
     except Exception as error:
         _record_crash(log, spec, error)
         raise

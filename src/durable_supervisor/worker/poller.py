@@ -42,6 +42,12 @@ class Poller:
     def cancel(self, name: str) -> None:
         self._timers.pop(name, None)
 
+    def close(self) -> None:
+        """Nothing is watched any more."""
+        self._epoll.close()
+        self._callbacks.clear()
+        self._timers.clear()
+
     def turn(self) -> None:
         """Wait for the next readiness or timer, and serve all that are due."""
         timeout = -1.0

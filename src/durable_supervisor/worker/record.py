@@ -34,6 +34,7 @@ class Recorder:
         self._syncing: SyncJob | None = None
         self._sync_error: OSError | None = None
         self._told_head = log.head
+        self.had_thread = False
         self._done_read, self._done_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         poller.watch(self._done_read, READ, lambda _: self._sync_done())
 
@@ -76,6 +77,11 @@ class Recorder:
                 time.sleep(_RETRY_SECONDS)
         self._tell_head()
 
+    def close(self) -> None:
+        """After the last record.  The log is closed by whoever opened it."""
+        os.close(self._done_read)
+        os.close(self._done_write)
+
     def _tell_head(self) -> None:
         if self.log.head > self._told_head:
             self._told_head = self.log.head
@@ -99,6 +105,7 @@ class Recorder:
             return  # what is on the disk will be synced with what follows
         self._unsynced = 0
         failpoint("worker.syncing")
+        self.had_thread = True
         try:
             # One short-lived thread: fdatasync releases the interpreter while the disk works.
             _thread.start_new_thread(self._sync_in_thread, (self._syncing,))

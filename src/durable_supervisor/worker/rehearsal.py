@@ -19,6 +19,7 @@ from ..process.channel import FrameParser, encode_frame
 from ..process.clock import Clock
 from ..process.identity import identity_from_stat, read_stat, self_identity
 from ..process.program import StartFailure, check_cwd, resolve
+from ..process.usage import Usage
 from ..runlog.create import read_header
 from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths
@@ -93,6 +94,7 @@ def _tend(log: LogWriter, clock: Clock) -> None:
     receipt = make_receipt(
         attempt=1,
         outcome=outcome_of(None, 0, None),
+        usage=Usage(),
         started_ns=clock.wall_ns(),
         finished_ns=clock.wall_ns(),
         duration_ns=clock.elapsed_ns(),

@@ -12,6 +12,11 @@ from ..process.channel import read_frame
 CHANNEL_FD = 3  # the worker's end of its channel to the supervisor
 LOG_FD = 4  # the locked run log
 LAST_FD = max(CHANNEL_FD, LOG_FD)
+NEXT_FD = 5  # where a supervisor that keeps this worker sends its next run; see `reuse`
+FREE = "free"  # the channel's last word, of a worker to which the next run may be sent
+# Only a run shorter than this leaves its worker to another one, measured after its lock was let go: who sees
+# a worker hold a run for longer knows that the process will end with it, and may wait for that.
+SHORT_RUN_SECONDS = 1.0
 STDIN_NULL, STDIN_BYTES, STDIN_OPEN = "null", "bytes", "open"
 
 

@@ -13,6 +13,7 @@ from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.gate import Stdio
 from ..process.program import ConfinementRefused, StartFailure
+from ..process.usage import Usage
 from .capture import Capture
 from .controls import size_of
 from .deadlines import Deadlines
@@ -59,6 +60,8 @@ class Tending:
         self._drain_until = 0.0
         self._wake = (-1, -1)  # where signals are noted
         self._finished = False
+        self.confirmed = False  # nothing of the tree was left
+        self._usage = Usage()
         self.recorder = desk.recorder
         self.host = HostWatch.of(spec.host, desk.poller)
         self._stopper = Stopper(
@@ -166,7 +169,26 @@ class Tending:
         """Serve the run until its receipt is durable."""
         while not self._finished:
             self._desk.serve(self._serve_once, self._look_at_children)
-        self._socket.close()
+        self._desk.hang_up()
+
+    @property
+    def seconds(self) -> float:
+        """Since this run's beginning, on CLOCK_MONOTONIC."""
+        return self._clock.elapsed_ns() / 1e9
+
+    def part(self, word: str) -> bool:
+        """End the supervisor's channel, with a last ``word``.  True if it is sent."""
+        return self._desk.part(word)
+
+    def close(self) -> None:
+        """Let go of the lock, and of everything else but the channel."""
+        self.recorder.log.close()  # first, so that who hears the channel end finds the lock free
+        self._forget_signals()
+        self._deadlines.close()
+        if self.host is not None:
+            self.host.close()
+        self.recorder.close()
+        self._desk.close()
 
     def _serve_once(self) -> None:
         self._poller.turn()
@@ -206,6 +228,15 @@ class Tending:
             signal.signal(signo, lambda *_: None)
         self._poller.watch(wake_read, READ, lambda _: self._on_signals(os.read(wake_read, 512)))
 
+    def _forget_signals(self) -> None:
+        """As a worker has them that waits for a run."""
+        signal.set_wakeup_fd(-1)
+        for signo in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(signo, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for fd in self._wake:
+            os.close(fd)
+
     def _on_signals(self, received: bytes) -> None:
         if signal.SIGTERM in received and not self._over:
             self.begin_stop("worker_terminated", self.spec.grace)
@@ -242,7 +273,7 @@ class Tending:
             status = os.waitid(os.P_PID, self.leader, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if status is not None:
                 self._leader_exited(status.si_code == os.CLD_EXITED, status.si_status)
-        tree.reap_others(self.leader)
+        tree.reap_others(self.leader, self._usage)
 
     def _leader_exited(self, by_itself: bool, status: int) -> None:
         self.exit = (status, None) if by_itself else (None, status)
@@ -266,7 +297,7 @@ class Tending:
         if not drained and not waited:
             self._poller.at("drain", self._drain_until, lambda: None)
             return
-        tree.reap_others(self.leader)
+        tree.reap_others(self.leader, self._usage)
         if tree.children_of(os.getpid()) == [self.leader] and self._groups_are_empty():
             self._finish([])
         elif not self._stopper.active and self.spec.completion == "leader":
@@ -290,9 +321,9 @@ class Tending:
         if self.stdin is not None:
             self.stdin.abandon()
         output = self._close_output()
-        os.waitid(os.P_PID, self.leader, os.WEXITED)
+        self._usage.add(os.wait4(self.leader, 0)[2])
         failpoint("worker.reaped")
-        confirmed = not survivors and _nothing_left() and self._groups_are_empty()
+        self.confirmed = not survivors and _nothing_left() and self._groups_are_empty()
         if self.resources is not None:
             self._account(self.resources)
         stop = self._stopper.summary()
@@ -300,6 +331,7 @@ class Tending:
         receipt = make_receipt(
             attempt=self.spec.attempt,
             outcome=outcome_of(str(stop["reason"]) if stop else self._exceeded(), *self.exit),
+            usage=self._usage,
             started_ns=self._released[0],
             finished_ns=wall,
             duration_ns=elapsed - self._released[1],
@@ -307,7 +339,7 @@ class Tending:
             stdin_bytes=self.stdin.written if self.stdin is not None else 0,
             survivors=survivors,
             stop=stop,
-            cleanup_confirmed=confirmed,
+            cleanup_confirmed=self.confirmed,
             run_id=self.spec.run_id,
             executable=self.executable,
             enforcement=self.enforcement,

@@ -1,9 +1,10 @@
 """A small process that has the worker's modules loaded, and forks workers from itself.
 
 Started by exec like a worker: ``python -I -S -X utf8 zygote.py``, with its control
-socket as descriptor 3.  Each message is a run id with two descriptors: the locked
-run log and the worker's channel.  It answers ``<run id> pid <pid>`` or ``<run id> errno
-<number>``.  Single-threaded: nothing but these two descriptors reaches a worker.  It
+socket as descriptor 3.  Each message is a run id with the locked run log, the worker's
+channel and, where the supervisor may have further runs for the same worker, the socket
+on which they will come (see `reuse`).  It answers ``<run id> pid <pid>`` or ``<run id> errno
+<number>``.  Single-threaded: nothing but these descriptors reaches a worker.  It
 ends when its supervisor's end of the socket closes; the workers do not.
 
 One worker is kept waiting, rehearsed, for the next request (`rehearsal` says why);
@@ -18,6 +19,7 @@ import sys
 CONTROL_FD = 3
 TURN_FD = 3  # a waiting worker's, until it gets its run
 _MAX_MESSAGE = 256
+_MAX_DESCRIPTORS = 3
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
@@ -30,10 +32,10 @@ class Zygote:
         self._control = control
         self._waiting: tuple[int, socket.socket] | None = None
 
-    def serve(self, wake: int) -> bool:
+    def serve(self, wake: int) -> tuple[bool, bool]:
         """Until the supervisor is gone.  Returns in a worker, whose descriptors are in their places.
 
-        True in one that has waited, and so is hardened already.
+        Has it waited, and so is hardened already?  Is it to be kept for further runs?
         """
         import select
         import socket
@@ -47,13 +49,14 @@ class Zygote:
                 os.read(wake, 512)
                 _reap()
             if CONTROL_FD in ready:
-                message, fds, _, _ = socket.recv_fds(self._control, _MAX_MESSAGE, 2)
+                message, fds, _, _ = socket.recv_fds(self._control, _MAX_MESSAGE, _MAX_DESCRIPTORS)
                 if not message:
                     os._exit(0)  # the supervisor is gone; workers live on, one that waits leaves
                 if self._give(message, fds):
-                    return False
-                if self._keep_one_waiting():
-                    return True
+                    return False, place(fds)
+                kept = self._keep_one_waiting()
+                if kept is not None:
+                    return True, kept
 
     def _give(self, message: bytes, fds: list[int]) -> bool:
         """Hand the run to a worker and answer; True in a worker forked for it."""
@@ -70,7 +73,6 @@ class Zygote:
             else:
                 if pid == 0:
                     self._become_worker()
-                    place(fds)
                     return True
         failpoint("zygote.forked")
         for fd in fds:
@@ -85,40 +87,44 @@ class Zygote:
         """The pid of the waiting worker that has the descriptors now; 0 when there is none."""
         import socket
 
+        from durable_supervisor.process.identity import stands_still
+
         if self._waiting is None:
             return 0
         (pid, turn), self._waiting = self._waiting, None
         try:
-            socket.send_fds(turn, [b"\1"], fds)
+            if stands_still(pid):  # and so would the run
+                pid = 0
+            else:
+                socket.send_fds(turn, [b"\1"], fds)
         except OSError:  # killed meanwhile
             pid = 0
         turn.close()
         return pid
 
-    def _keep_one_waiting(self) -> bool:
-        """Fork the next worker ahead of its run.  True in that worker, once it has one."""
+    def _keep_one_waiting(self) -> bool | None:
+        """Fork the next worker ahead of its run.  In that one, once it has it: may it have further ones?"""
         import socket
 
         from durable_supervisor.process.failpoints import any_armed
 
         if any_armed():  # a rehearsal would meet the points that are meant for the run
-            return False
+            return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             pid = os.fork()
         except OSError:
             ours.close()
             theirs.close()
-            return False
+            return None
         if pid:
             theirs.close()
             self._waiting = (pid, ours)
-            return False
+            return None
         ours.close()
         self._become_worker()
         os.dup2(theirs.detach(), TURN_FD, inheritable=False)
-        await_turn()
-        return True
+        return await_turn()
 
     def _become_worker(self) -> None:
         import signal
@@ -130,8 +136,11 @@ class Zygote:
             self._waiting[1].detach()
 
 
-def await_turn() -> None:
-    """Rehearse, then wait for the descriptors of a run; leave when whoever would send them does."""
+def await_turn() -> bool:
+    """Rehearse, then wait for the descriptors of a run; leave when whoever would send them does.
+
+    They are in their places then.  True if there may be further runs.
+    """
     import socket
 
     from durable_supervisor.worker.main import close_strangers, harden
@@ -141,24 +150,29 @@ def await_turn() -> None:
     harden()
     rehearse()
     turn = socket.socket(fileno=TURN_FD)
-    message, fds, _, _ = socket.recv_fds(turn, 1, 2)
-    if not message or len(fds) != 2:
+    message, fds, _, _ = socket.recv_fds(turn, 1, _MAX_DESCRIPTORS)
+    if not message or len(fds) < 2:
         os._exit(0)
     turn.detach()
-    place(fds)
+    return place(fds)
 
 
-def place(fds: list[int]) -> None:
-    """Move the log and the channel to their numbers, whatever stands there now, and close the rest."""
+def place(fds: list[int]) -> bool:
+    """Move what was given to its numbers, whatever stands there now, and close the rest.
+
+    True if that includes where the next run will come.
+    """
     import fcntl
 
     from durable_supervisor.worker.main import close_strangers
-    from durable_supervisor.worker.spec import CHANNEL_FD, LAST_FD, LOG_FD
+    from durable_supervisor.worker.spec import CHANNEL_FD, LOG_FD, NEXT_FD
 
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, LAST_FD + 1) for fd in fds]
-    for fd, number in zip(high, (LOG_FD, CHANNEL_FD), strict=True):
+    numbers = (LOG_FD, CHANNEL_FD, NEXT_FD)[: len(fds)]
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, NEXT_FD + 1) for fd in fds]
+    for fd, number in zip(high, numbers, strict=True):
         os.dup2(fd, number, inheritable=False)
-    close_strangers(LAST_FD)
+    close_strangers(max(numbers))
+    return NEXT_FD in numbers
 
 
 def _reap() -> None:
@@ -195,7 +209,8 @@ def main() -> None:
     # What is loaded now is shared with every worker: keep the collector from touching it.
     gc.collect()
     gc.freeze()
-    work(hardened=zygote.serve(wake_read))
+    hardened, kept = zygote.serve(wake_read)
+    work(hardened=hardened, kept=kept)
 
 
 if __name__ == "__main__":

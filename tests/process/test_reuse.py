@@ -1,0 +1,260 @@
+"""A worker that takes one run after the other: each is as if it had a worker of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from durable_supervisor import Command, Observer, RunState, Supervisor, Terminal
+from durable_supervisor.model.view import RunView
+from durable_supervisor.process.identity import read_stat
+from durable_supervisor.process.tree import children_of
+from tests.process.test_zygote import alive, worker_pid, zygotes
+from tests.support import eventually_async
+
+_FREE = {"0", "1", "2", "5"}  # what a worker without a run has open: stdio, and where the next run comes
+
+
+@asynccontextmanager
+async def busy(state_dir: Path) -> AsyncIterator[Supervisor]:
+    async with Supervisor.open(state_dir, zygote=True) as sup:
+        yield sup
+
+
+async def ended(sup: Supervisor, *argv: str, **options: Any) -> RunView:
+    run = await sup.start(Command(argv=list(argv), **options))
+    return await sup.wait(run.id, timeout=30)
+
+
+async def text_of(sup: Supervisor, run: RunView) -> str:
+    page = await sup.events(run.id)
+    assert [event.seq for event in page.events] == list(range(1, len(page.events) + 1))
+    return "".join(event.text for event in page.events if event.kind == "output")
+
+
+def free_workers() -> list[int]:
+    """Those that are waiting for their next run."""
+    return [pid for zygote in zygotes() for pid in children_of(zygote) if is_free(pid)]
+
+
+def is_free(pid: int) -> bool:
+    try:
+        return set(os.listdir(f"/proc/{pid}/fd")) == _FREE
+    except OSError:
+        return False
+
+
+async def the_free_worker() -> int:
+    """The only one."""
+    (pid,) = await eventually_async(lambda: free_workers() if len(free_workers()) == 1 else [])
+    return int(pid)
+
+
+async def test_runs_in_a_row_share_a_worker_and_nothing_else(state_dir: Path) -> None:
+    async with busy(state_dir) as sup:
+        first = await ended(sup, "true")
+        worker = await the_free_worker()
+        assert worker == worker_pid(first)
+        script = 'echo "$MINE" "$@"; umask; pwd; ls /proc/$$/fd; grep ^Sig /proc/$$/status; exit $1'
+        texts = []
+        for number in (1, 2, 3):
+            argv = ["sh", "-c", script, "sh", str(number)]
+            run = await ended(sup, *argv, env={"MINE": f"value {number}"}, cwd="/usr")
+            assert worker_pid(run) == worker
+            assert run.outcome is not None
+            assert run.outcome.code == number
+            head, _, rest = (await text_of(sup, run)).partition("\n")
+            assert head == f"value {number} {number}"
+            texts.append(rest)
+            assert await the_free_worker() == worker
+        assert len(set(texts)) == 1, "umask, directory, descriptors and signals are always the same"
+        assert not list(state_dir.glob("runs/*/*.sock"))
+
+
+async def test_usage_is_of_one_run(state_dir: Path) -> None:
+    async with busy(state_dir) as sup:
+
+        async def two_of_one_worker() -> tuple[RunView, RunView] | None:
+            greedy = await ended(sup, "sh", "-c", "head -c 60000000 /dev/zero | tail -c 60000000 >/dev/null")
+            modest = await ended(sup, "true")
+            same = worker_pid(greedy) == worker_pid(modest)  # not where the first one took too long
+            return (greedy, modest) if same else None
+
+        greedy, modest = await eventually_async(two_of_one_worker, timeout=60)
+        much, little = greedy.receipt["rusage"], modest.receipt["rusage"]
+        assert much["max_rss_kib"] > 50_000
+        assert 0 < little["max_rss_kib"] < 50_000
+        assert _seconds(little) < _seconds(much)
+
+
+def _seconds(rusage: dict[str, float]) -> float:
+    return rusage["user_seconds"] + rusage["system_seconds"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"secret_env": {"KEY": "a secret of 22 letters"}},
+        {"env": {"API_TOKEN": "a secret of 22 letters"}},
+        {"stdin": b"an input"},
+        {"stdin": "open"},
+        {"pty": Terminal()},
+    ],
+    ids=["secret_env", "token", "stdin", "open_stdin", "terminal"],
+)
+async def test_a_worker_that_has_known_a_secret_or_an_input_ends_with_its_run(
+    state_dir: Path, options: dict[str, Any]
+) -> None:
+    async with busy(state_dir) as sup:
+        run = await ended(sup, "true", **options)
+        await eventually_async(lambda: not alive(worker_pid(run)))
+
+
+async def test_what_a_run_had_is_gone_from_the_references_of_its_worker(state_dir: Path) -> None:
+    async with busy(state_dir) as sup:
+        first = await ended(sup, "true")
+        await the_free_worker()
+        strangers = await ended(sup, "sh", "-c", "setsid sleep 3131 >&- 2>&- & exit 4")
+        assert strangers.receipt is not None
+        assert strangers.receipt["cleanup_confirmed"]
+        assert worker_pid(strangers) == worker_pid(first)
+        assert children_of(await the_free_worker()) == []
+
+
+async def test_the_worker_of_a_longer_run_ends_with_it(state_dir: Path) -> None:
+    async with busy(state_dir) as sup:
+        await ended(sup, "true")
+        worker = await the_free_worker()
+        run = await ended(sup, "sleep", "1.1")
+        assert worker_pid(run) == worker
+        await eventually_async(lambda: not alive(worker))
+
+
+async def test_a_free_worker_minds_no_signal_that_a_worker_may_get(state_dir: Path) -> None:
+    async with busy(state_dir) as sup:
+        await ended(sup, "true")
+        worker = await the_free_worker()
+        for signo in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT):
+            os.kill(worker, signo)
+        run = await ended(sup, "sh", "-c", "exit 6")
+        assert worker_pid(run) == worker
+        assert run.outcome is not None
+        assert (run.outcome.kind, run.outcome.code) == ("exited", 6)
+
+
+async def test_a_free_worker_that_was_killed_is_nobodys_loss(state_dir: Path) -> None:
+    async with busy(state_dir) as sup:
+        for number in range(3):
+            await ended(sup, "true")
+            worker = await the_free_worker()
+            os.kill(worker, signal.SIGKILL)
+            await eventually_async(lambda pid=worker: not alive(pid))  # type: ignore[misc]
+            run = await ended(sup, "sh", "-c", f"exit {number}")
+            assert worker_pid(run) != worker
+            assert run.outcome is not None
+            assert run.outcome.code == number
+
+
+async def test_a_free_worker_that_stands_still_gets_no_run(state_dir: Path) -> None:
+    async with busy(state_dir) as sup:
+        await ended(sup, "true")
+        worker = await the_free_worker()
+        os.kill(worker, signal.SIGSTOP)
+        await eventually_async(lambda: (stat := read_stat(worker)) is not None and stat.state == "T")
+        run = await ended(sup, "sh", "-c", "exit 7")
+        assert worker_pid(run) != worker
+        assert run.outcome is not None
+        assert run.outcome.code == 7
+        os.kill(worker, signal.SIGCONT)
+        await eventually_async(lambda: not alive(worker))
+
+
+async def test_it_needs_no_zygote_any_more(state_dir: Path) -> None:
+    async with busy(state_dir) as sup:
+        await ended(sup, "true")
+        worker = await the_free_worker()
+        (zygote,) = zygotes()
+        os.kill(zygote, signal.SIGKILL)
+        await eventually_async(lambda: not alive(zygote))
+        run = await ended(sup, "true")
+        assert worker_pid(run) == worker
+
+
+async def test_killed_at_its_second_run_it_takes_only_that_one_along(state_dir: Path) -> None:
+    async with busy(state_dir) as sup:
+        first = await ended(sup, "sh", "-c", "exit 3")
+        worker = await the_free_worker()
+        second = await sup.start(Command(argv=["sleep", "3131"]))
+        assert worker_pid(await sup.inspect(second.id)) == worker
+        os.kill(worker, signal.SIGKILL)
+        lost = await eventually_async(lambda: _settled(sup, second.id))
+        assert lost.state is RunState.QUARANTINED
+        again = await sup.inspect(first.id)
+        assert again.state is RunState.FINISHED
+        assert again.outcome is not None
+        assert again.outcome.code == 3
+        assert again.live is None
+        await sup.resolve(second.id, "kill", note="of a test")
+
+
+async def _settled(sup: Supervisor, run: str) -> RunView | None:
+    seen = await sup.inspect(run)
+    return None if seen.state is RunState.RUNNING else seen
+
+
+async def test_who_owns_nothing_hears_of_the_end_though_the_process_stays(state_dir: Path) -> None:
+    async with busy(state_dir) as sup, Observer.open(state_dir) as observer:
+        await ended(sup, "true")
+        worker = await the_free_worker()
+        for seconds in ("0.1", "1.2"):
+            run = await sup.start(Command(argv=["sleep", seconds]))
+            seen = await observer.wait(run.id, timeout=30)
+            assert seen.state is RunState.FINISHED
+            assert worker_pid(seen) == worker
+
+
+async def test_free_workers_leave_with_their_supervisor_and_others_do_not(state_dir: Path) -> None:
+    async with busy(state_dir) as sup:
+        runs = await asyncio.gather(*(ended(sup, "true") for _ in range(3)))
+        pids = {worker_pid(run) for run in runs}
+        await eventually_async(lambda: pids == set(free_workers()))
+        live = await sup.start(Command(argv=["sh", "-c", "sleep 0.4; exit 8"]))
+        worker = worker_pid(await sup.inspect(live.id))
+        assert worker in pids
+    await eventually_async(lambda: not any(alive(pid) for pid in pids - {worker}))
+    async with Supervisor.open(state_dir) as sup:
+        seen = await sup.wait(live.id, timeout=30)
+        assert seen.outcome is not None
+        assert seen.outcome.code == 8
+    await eventually_async(lambda: not alive(worker))
+
+
+async def test_nothing_is_left_of_many(state_dir: Path) -> None:
+    """Many at once, half of them stopped: each stop meets its own run, and no descriptor is left."""
+    async with busy(state_dir) as sup:
+        await ended(sup, "true")
+        before = len(os.listdir("/proc/self/fd"))
+        pids = set()
+
+        async def one(number: int) -> None:
+            stopped = number % 5 == 0
+            run = await sup.start(Command(argv=["sleep", "3131"] if stopped else ["true"]))
+            if stopped:
+                await sup.stop(run.id, grace=5)
+            seen = await sup.wait(run.id, timeout=60)
+            assert seen.outcome is not None
+            assert seen.outcome.kind == ("cancelled" if stopped else "exited")
+            pids.add(worker_pid(seen))
+
+        for batch in range(25):
+            await asyncio.gather(*(one(batch * 8 + number) for number in range(8)))
+        assert len(pids) < 100
+        await eventually_async(lambda: free_workers() == [], message="they are let go of when all is quiet")
+        await eventually_async(lambda: len(os.listdir("/proc/self/fd")) < before)
