@@ -17,12 +17,15 @@ from durable_supervisor.model.events import Kind
 from durable_supervisor.model.identity import ProcessIdentity
 from durable_supervisor.model.outcome import natural
 from durable_supervisor.model.states import RunState, Trigger
+from durable_supervisor.process.clock import boot_id
 from durable_supervisor.process.locks import probe_lock
-from durable_supervisor.reconcile.act import Judged, fold
+from durable_supervisor.reconcile.act import Judged, fold, must_sync
 from durable_supervisor.reconcile.decide import decide
+from durable_supervisor.reconcile.facts import VerdictKind
 from durable_supervisor.reconcile.observe import observe
 from durable_supervisor.reconcile.view import view
 from durable_supervisor.runlog.create import read_header
+from durable_supervisor.runlog.repair import open_for_append
 from durable_supervisor.runlog.writer import LogWriter
 from tests.process.reconcile_bench import (
     GONE,
@@ -60,6 +63,11 @@ def in_place_of(process: subprocess.Popen[bytes]) -> ProcessIdentity:
     )
 
 
+def judged(bench: Bench, row: RunRow) -> Judged:
+    seen = observe(row, bench.place)
+    return Judged(row, seen, decide(seen))
+
+
 def verdict_of(row: RunRow) -> tuple[str, str | None]:
     return row.state.value, row.reason
 
@@ -70,6 +78,28 @@ async def test_a_receipt_settles_the_run(bench: Bench) -> None:
     assert row.state is RunState.FINISHED
     assert row.outcome == RECEIPT["outcome"]
     assert row.receipt == RECEIPT
+
+
+async def test_an_end_is_committed_with_fsync_unless_its_log_says_that_it_is_on_the_disk(
+    bench: Bench,
+) -> None:
+    row = await bench.run([*released(GONE, GONE), (Kind.RUN_FINISHED, RECEIPT)], running=True)
+    assert must_sync(judged(bench, row))
+    fd = os.open(bench.log_path(row), os.O_RDWR)
+    writer = open_for_append(bench.paths(row), 1, fd, boot_id=boot_id(), clock=bench.clock)
+    assert writer.finish(Kind.RUN_WARNING, {"reason": "sync_failed"})  # it syncs, and says so
+    writer.close()
+    assert judged(bench, row).verdict.kind is VerdictKind.FINISHED
+    assert not must_sync(judged(bench, row))
+
+
+async def test_an_end_that_its_worker_is_still_at_is_not_told(bench: Bench) -> None:
+    row = await bench.run([], running=True)
+    me = identity_of(bench.sleeper(lock=bench.log_path(row)))
+    bench.write_log(row, [*released(me, me), (Kind.RUN_FINISHED, RECEIPT)])
+    seen = view(row, bench.place)
+    assert (seen.state, seen.outcome, seen.receipt) == (RunState.RUNNING, None, None)
+    assert (await bench.reconciler.judge(row.run_id)).state is RunState.RUNNING
 
 
 async def test_a_held_lock_reattaches_and_folds_what_the_log_says(bench: Bench) -> None:
