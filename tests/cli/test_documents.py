@@ -55,6 +55,7 @@ def test_the_documents_of_every_verb(cli: Cli, tmp_path: Path) -> None:
     secrets = tmp_path / "secrets"
     secrets.write_text("nobody-prints-this\n")
     one("export", "export", run_id, "-o", str(tmp_path / "run.zip"))
+    one("import", "import", str(tmp_path / "run.zip"))
     one("audit", "audit", run_id, "--secrets-file", str(secrets))
     one("backup", "backup", str(tmp_path / "copy"))
     one("verify", "verify")

@@ -62,6 +62,9 @@ class Host:
     async def gc(self) -> dict[str, Any]:
         return (await self.sup.gc(keep=0, apply=True)).to_dict()
 
+    async def import_(self, bundle: str) -> dict[str, Any]:
+        return (await self.sup.import_(bundle)).to_dict()
+
     async def events(self, run: str, after: int = 0, limit: int = 1000) -> dict[str, Any]:
         page = await self.sup.events(run, after=after, limit=limit)
         return {"events": [event.to_dict() for event in page.events], "next_after": page.next_after}

@@ -16,13 +16,17 @@ def run_ids(state_dir: str | None, incomplete: str) -> list[tuple[str, str]]:
     try:
         from durable_supervisor.journal.listing import list_runs
         from durable_supervisor.journal.reader import JournalReader
+        from durable_supervisor.supervisor.imported import Imports
         from durable_supervisor.supervisor.state_dir import locate
 
-        with JournalReader.open(locate(state_dir).journal, busy_seconds=_BUSY_SECONDS) as reader:
+        place = locate(state_dir)
+        with JournalReader.open(place.journal, busy_seconds=_BUSY_SECONDS) as reader:
             rows = reader.read(lambda conn: list_runs(conn, limit=_MOST))
+        imported = Imports(place.imported).find(incomplete)[:_MOST]
     except Exception:  # noqa: BLE001  a shell shows whatever a completion prints
         return []
-    return [(row.run_id, _help(row)) for row in rows if row.run_id.startswith(incomplete)]
+    found = [(row.run_id, _help(row)) for row in rows if row.run_id.startswith(incomplete)]
+    return found + [(home.run_id, "imported") for home in imported]
 
 
 def run_of_request(state_dir: str | None, request_id: str) -> str | None:

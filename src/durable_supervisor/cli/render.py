@@ -65,12 +65,16 @@ def _summary(form: Form) -> list[Text]:
     request = str(form.get("request_id") or "-")
     return [
         Text(str(form.get("run_id"))),
-        Text(describe.state_word(form), style=describe.state_colour(form)),
+        Text(describe.state_word(form) + _mark(form), style=describe.state_colour(form)),
         Text("-" if began is None else f"{describe.span(time.time() - began)} ago"),
         Text(_took(form)),
         Text("-" if describe.is_generated(request) else escape_text(request)),
         Text(describe.command_line(form.get("argv")), no_wrap=True, overflow="ellipsis"),
     ]
+
+
+def _mark(form: Form) -> str:
+    return ", imported" if form.get("imported") else ""
 
 
 def run_table(form: Form) -> str:
@@ -86,6 +90,7 @@ def run_table(form: Form) -> str:
         ("created", describe.local_time(form.get("created_at"))),
         ("took", _took(form)),
         ("collected", _collected(form)),
+        ("imported", _imported(form)),
         ("program", _process(form.get("program"))),
         ("worker", _worker(form)),
         ("terminal", _terminal(form.get("pty"))),
@@ -106,7 +111,7 @@ def run_table(form: Form) -> str:
     if form.get("retryable"):
         facts.append(("retryable", "yes: send the same request id again"))
     facts.append(("next", _next(form)))
-    if form.get("survives_unit_restart") is False:
+    if form.get("survives_unit_restart") is False and not form.get("imported"):
         facts.append(("beware", "a restart of the systemd unit it was started in ends it; see 'doctor'"))
     live = form.get("live")
     tree = _tree(live)
@@ -121,8 +126,18 @@ def _collected(form: Form) -> str:
     return f"{describe.local_time(since)}: its log is gone, and its command with it" if since else ""
 
 
+def _imported(form: Form) -> str:
+    mark = form.get("imported")
+    if not isinstance(mark, Mapping):
+        return ""
+    source = mark.get("directory_id") or "a directory that its bundle does not name"
+    return escape_text(f"{describe.local_time(mark.get('imported_at'))}, from {source}: it can only be read")
+
+
 def _next(form: Form) -> str:
     """What an operator may do about a run whose end is not known."""
+    if form.get("imported"):
+        return ""
     run_id, state = form.get("run_id"), form.get("state")
     if state == "quarantined":
         return (

@@ -31,6 +31,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "feed": ("verbs_events", "feed"),
     "export": ("verbs_bundle", "export"),
     "report": ("verbs_bundle", "report"),
+    "import": ("verbs_import", "import_bundles"),
     "audit": ("verbs_audit", "audit"),
     "serve": ("verbs_serve", "serve"),
     "service": ("verbs_service", "service"),

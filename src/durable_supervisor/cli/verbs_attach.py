@@ -107,8 +107,11 @@ async def _attach(shared: Settings, run: str, manner: Manner, shown: _Shown, lin
 
 
 def program_of(seen: RunView) -> Program:
-    """What there is to attach to."""
-    return Program(terminal=seen.pty is not None, stdin=seen.stdin == "open", head=seen.head)
+    """What there is to attach to: of an imported run nothing, and its output does not get at our terminal."""
+    here = seen.imported is None
+    return Program(
+        terminal=here and seen.pty is not None, stdin=here and seen.stdin == "open", head=seen.head
+    )
 
 
 async def _last_lines(observer: Reading, run: str, count: int, shown: _Shown) -> list[Event]:

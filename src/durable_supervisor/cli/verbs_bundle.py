@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from durable_supervisor.model.errors import invalid
+from durable_supervisor.model.states import OPEN_STATES
 
 from . import exit_codes, out
 from .declared import Option
@@ -25,6 +26,7 @@ _Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="Where to
 _Force = Annotated[bool, Option("--force", help="Replace FILE if it is there.")]
 _NoReport = Annotated[bool, Option("--no-report", help="Leave the HTML report out.")]
 _MOST_LOOKS = 100
+_CHUNK = 1 << 20
 
 
 def export(
@@ -39,9 +41,9 @@ def export(
 ) -> int:
     """Write a run into one file: log, receipt, rows, report.
 
-    The same finished run gives the same bytes. A run that is not over is exported
-    as far as it has come, and marked so. inspect, events, logs, replay and report
-    take the file in place of a run.
+    The same finished run gives the same bytes, an imported one those that came. A run
+    that is not over is exported as far as it has come, and marked so. inspect, events,
+    logs, replay, report and import take the file.
 
     \b
     Example:
@@ -57,21 +59,34 @@ def export(
 
 
 def _export(shared: Settings, run: str, output: str, *, report: bool, force: bool) -> int:
-    from durable_supervisor.bundle.export import export as write_bundle
-
     with NewFile(output, force=force) as file:
-        with _source(shared, run) as source:
-            manifest = write_bundle(source, file.write, report=report, tell=_progress(source))
+        with _reading(shared) as reading:
+            view = _write(reading, run, file, report=report)
         file.keep()
-    if manifest.open:
-        out.note(f"the run was {manifest.state}: the bundle has what there was up to event {manifest.head}")
+    if view.state in OPEN_STATES:
+        out.note(f"the run was {view.state}: the bundle has what there was up to event {view.head}")
     if output != "-":
-        _tell(shared, "export", source.view, output, file.size)
+        _tell(shared, "export", view, output, file.size)
     return exit_codes.OK
 
 
+def _write(reading: Reading, run: str, file: NewFile, *, report: bool) -> RunView:
+    from durable_supervisor.bundle.export import export as write_bundle
+    from durable_supervisor.supervisor.imported import BUNDLE, ImportedRow
+
+    row = reading.row(run)
+    if isinstance(row, ImportedRow):
+        with open(row.home.file(BUNDLE), "rb") as bundle:
+            while data := bundle.read(_CHUNK):
+                file.write(data)
+        return row.view
+    with _held(reading, row.run_id) as source:
+        write_bundle(source, file.write, report=report, tell=_progress(source))
+        return source.view
+
+
 @contextmanager
-def _source(shared: Settings, run: str) -> Iterator[Source]:
+def _reading(shared: Settings) -> Iterator[Reading]:
     from durable_supervisor.process.open_files import raise_limit
     from durable_supervisor.supervisor import state_dir as directory
     from durable_supervisor.supervisor.reading import Reading
@@ -79,8 +94,8 @@ def _source(shared: Settings, run: str) -> Iterator[Source]:
     place = directory.locate(shared.state_dir)
     directory.check(place)
     raise_limit()  # a long log has many segments, all held open
-    with closing(Reading(place)) as reading, _held(reading, run) as source:
-        yield source
+    with closing(Reading(place)) as reading:
+        yield reading
 
 
 @contextmanager

@@ -43,7 +43,8 @@ def gc(
 
     A plan, unless --apply is given. A log goes only if every criterion given says so;
     those of open, unknown, quarantined and retryable runs never do. What is left of a
-    run keeps its request id spent and its outcome known, for ever.
+    run keeps its request id spent and its outcome known, for ever. Imported runs go as
+    a whole, by the time since their import.
 
     \b
     Example:
@@ -88,7 +89,7 @@ def _print(report: GcReport) -> None:
     rows = [
         [
             run.run_id,
-            run.state,
+            f"{run.state}, imported" if run.imported else run.state,
             f"{describe.span(now - run.ended_ns / 1e9)} ago",
             size(run.bytes),
             "-" if describe.is_generated(run.request_id) else run.request_id,

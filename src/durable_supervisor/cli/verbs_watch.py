@@ -53,7 +53,9 @@ async def _replay(shared: Settings, run: str, start: Playback, after: int, *, ra
         pty = False
         if not shared.json and out.is_terminal(out.STDOUT):
             # A stranger's bundle does not get at the terminal unless that is asked for.
-            pty = (await observer.inspect(run)).pty is not None and (raw or not is_bundle(run))
+            seen = await observer.inspect(run)
+            strange = is_bundle(run) or seen.imported is not None
+            pty = seen.pty is not None and (raw or not strange)
         shown_on = screen(json=shared.json, pty=pty, raw=raw, quiet=quiet)
         with Keyboard(wanted=not shared.json) as keyboard:
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 
 from ..journal.collecting import KeptRun
@@ -41,7 +40,7 @@ def remove_imported(going: Sequence[Home]) -> int:
         try:
             os.rename(home.path, gone)
             failpoint("gc.set_aside")
-            shutil.rmtree(gone)
+            _remove(gone)
         except OSError as error:
             report(error)
             left += 1
@@ -56,7 +55,16 @@ def sweep_imported(folder: str) -> None:
         return
     for name in names:
         if name.startswith(GOING):
-            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+            try:
+                _remove(os.path.join(folder, name))
+            except OSError as error:
+                report(error)
+
+
+def _remove(path: str) -> None:
+    import shutil  # costs an owner that is only passing
+
+    shutil.rmtree(path)
 
 
 def _kept(row: ImportedRow) -> KeptRun:

@@ -34,7 +34,9 @@ def decide(staged: Staged, row: RunRow | None, same: Manifest | None, directory_
         other = (told.request_id, told.owner, told.created_ns)
         if staged.directory_id == directory_id and one == other:
             return ImportAdmission.OWN
-        raise _conflict(staged, "a run of this directory has its id, and is another", "look at both bundles")
+        raise _conflict(
+            staged, "a run of this directory has its id, and another origin", "read the bundle where it is"
+        )
     if staged.directory_id == directory_id:
         # Its request id was spent here.  As an import it would be readable, and the id free.
         problem = "it is of this very directory, whose journal does not know it"

@@ -1,0 +1,131 @@
+"""Bundles that are damaged, made up or hostile: refused by a typed error, and nothing of them is kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from durable_supervisor import ErrorCode, RunState, Supervisor
+from tests.bundle.test_archive import WRONG, Maker
+from tests.contract.hosts import refused
+from tests.imports.bundles import Change, finished, imported, remade, saying
+from tests.imports.conftest import Theirs
+
+
+@pytest_asyncio.fixture
+async def sup(state_dir: Path) -> AsyncIterator[Supervisor]:
+    async with Supervisor.open(state_dir) as opened:
+        yield opened
+
+
+async def check_nothing_of_it(sup: Supervisor) -> None:
+    assert imported(Path(sup.state_dir)) == []
+    assert (await sup.list()).runs == []
+
+
+# These are wrong only for who believes them: a made-up bundle is never whole.
+@pytest.mark.parametrize("make", [case[1] for case in WRONG], ids=[case[0] for case in WRONG])
+async def test_what_no_reader_takes(make: Maker, sup: Supervisor, tmp_path: Path) -> None:
+    make(tmp_path / "b")
+    async with refused(ErrorCode.INVALID_REQUEST) as caught:
+        await sup.import_(tmp_path / "b")
+    assert caught().details["field"] == "bundle"
+    await check_nothing_of_it(sup)
+
+
+def _without(*names: str) -> Change:
+    return lambda found: [found.pop(name) for name in names]
+
+
+def _without_log(found: dict[str, bytes]) -> None:
+    for name in [name for name in found if name.endswith(".log")]:
+        del found[name]
+
+
+def _flipped(found: dict[str, bytes]) -> None:
+    for name in [name for name in found if name.endswith(".log")]:
+        at = found[name].index(b"out\n")
+        found[name] = found[name][:at] + b"OUT\n" + found[name][at + 4 :]
+
+
+LIES: dict[str, Change] = {
+    "no run": _without("run.json"),
+    "no journal": _without("journal.json"),
+    "no log": _without_log,
+    "other output": _flipped,
+    "another owner": saying("run.json", owner="me"),
+    "another request": saying("journal.json", run__request_id="mine"),
+    "another state": saying("run.json", state="unknown"),
+    "another end": saying("journal.json", run__outcome={"kind": "exited", "code": 0, "signal": None}),
+    "no end": saying("run.json", outcome=None),
+    "another receipt": saying("run.json", receipt={"outcome": {}}),
+    "imported twice": saying(
+        "run.json",
+        imported={
+            "directory_id": None, "imported_at": "2026-01-01T00:00:00.000000Z", "by_uid": 0, "version": "1",
+            "sha256": "0",
+        },
+    ),
+    "collected": saying("journal.json", run__collected_ns=5),
+    "labels of no form": saying("journal.json", run__labels=[1]),
+    "a state of no form": saying("journal.json", run__state="winning"),
+    "a number of no form": saying("journal.json", run__attempt="1"),
+    "a row without fields": saying("journal.json", run={}),
+    "no row": saying("journal.json", run=None),
+    "a time beyond time": saying("run.json", created_at="9999999999"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+async def test_documents_that_contradict(
+    lie: Change, sup: Supervisor, theirs: Theirs, tmp_path: Path
+) -> None:
+    """Every digest is right; what is said is not."""
+    bundle = remade(theirs.bundle, tmp_path / "b", lie)
+    async with refused(ErrorCode.INVALID_REQUEST) as caught:
+        await sup.import_(bundle)
+    assert caught().details["path"] == str(bundle)
+    await check_nothing_of_it(sup)
+
+
+@pytest.mark.parametrize(
+    "said", [{"open": True}, {"state": "running"}, {"head": 5}, {"attempts": 2}], ids=str
+)
+async def test_a_manifest_that_lies(
+    said: dict[str, object], sup: Supervisor, theirs: Theirs, tmp_path: Path
+) -> None:
+    async with refused(ErrorCode.INVALID_REQUEST):
+        await sup.import_(remade(theirs.bundle, tmp_path / "b", lambda found: None, **said))
+    await check_nothing_of_it(sup)
+
+
+async def test_more_than_there_is_room_for(
+    sup: Supervisor, theirs: Theirs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("durable_supervisor.bundle.unpack.FREE_BYTES", 1 << 62)
+    async with refused(ErrorCode.NO_SPACE):
+        await sup.import_(theirs.bundle)
+    await check_nothing_of_it(sup)
+
+
+async def test_a_bundle_that_becomes_a_link(sup: Supervisor, theirs: Theirs, tmp_path: Path) -> None:
+    """A link to a bundle is a bundle; the folder of imports is never one of somebody's."""
+    (tmp_path / "link").symlink_to(theirs.bundle)
+    (tmp_path / "outside").mkdir()
+    os.symlink(tmp_path / "outside", Path(sup.state_dir) / "imported")
+    async with refused(ErrorCode.STATE_DIR_REFUSED):
+        await sup.import_(tmp_path / "link")
+    assert list((tmp_path / "outside").iterdir()) == []
+    os.unlink(Path(sup.state_dir) / "imported")
+    assert (await sup.import_(tmp_path / "link")).admission == "imported"
+
+
+async def test_the_directory_goes_on(sup: Supervisor, tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"PK\x03\x04" * 1000)
+    async with refused(ErrorCode.INVALID_REQUEST):
+        await sup.import_(tmp_path / "b")
+    assert (await finished(sup)).state is RunState.FINISHED
