@@ -316,6 +316,13 @@ async def leave_dead_worker(world: World, step: str, scenario: Scenario) -> None
         eventually(lambda: (stat := read_stat(pid)) is None or stat.start_ticks != ticks)
 
 
+@pytest.mark.parametrize("name", ["worker.forked", "worker.spawned", "worker.released", "worker.gate_open"])
+async def test_a_worker_is_killed_whose_program_began_as_a_copy(world: World, name: str) -> None:
+    """As a confined one does: a point within the child needs one, also if it lies a thousand passes ahead."""
+    await leave_dead_worker(world, f"program.paused=kill@1000,{name}", EXIT)
+    await check_guarantees(world, WORKER[name][1])
+
+
 @pytest.mark.parametrize("name", REPAIRS)
 async def test_a_repair_is_killed(world: World, name: str) -> None:
     await leave_dead_worker(world, "worker.running", EXIT)

@@ -34,47 +34,47 @@ def refuse(number, bit=0):
     assert prctl(22, ctypes.c_ulong(2), program) == 0
 """
 CHECK = """
-print(gate.why_copied() is None, why, flush=True)
+found = gate.cloner()
+print(found if isinstance(found, str) else "shared", flush=True)
 paused = make("/bin/echo", "executed")
 paused.release()
 assert ended(paused.pid) == 0
 """
 
 
-def prepared(script: str) -> tuple[bool, str]:
-    """Whether children share memory after this script, which says ``why`` not."""
-    said, executed = worker(FILTER + textwrap.dedent(script) + CHECK, "fork").splitlines()
+def found(script: str) -> str:
+    """How children come to be after this script: ``shared``, or why they are copies."""
+    said, executed = worker(FILTER + textwrap.dedent(script) + CHECK, "unknown").splitlines()
     assert executed == "executed"
-    shares, _, why = said.partition(" ")
-    return shares == "True", why
+    return said
 
 
 def test_memory_that_was_writable_need_not_become_code() -> None:
     """systemd's MemoryDenyWriteExecute refuses that (PR_SET_MDWE, since Linux 6.3)."""
-    shares, why = prepared("""
-        mdwe = ctypes.CDLL(None).prctl(65, *map(ctypes.c_ulong, (1, 0, 0, 0)))
-        why = "too old a kernel" if mdwe else gate.prepare()
-    """)
-    if why == "too old a kernel":
-        pytest.skip(why)
-    assert shares
+    script = """
+        if ctypes.CDLL(None).prctl(65, *map(ctypes.c_ulong, (1, 0, 0, 0))):
+            gate._cloner = "too old a kernel"
+    """
+    if (said := found(script)) == "too old a kernel":
+        pytest.skip(said)
+    assert said == "shared"
 
 
 @pytest.mark.parametrize(
     "call", ["number('close_range')", "number('clone', 56, 220), 0x100", "number('memfd_create', 319, 279)"]
 )
 def test_what_the_kernel_refuses_is_found_out_beforehand(call: str) -> None:
-    assert prepared(f"refuse({call}); why = gate.prepare()") == (False, "Function not implemented")
+    assert found(f"refuse({call})") == "Function not implemented"
 
 
 def test_a_lack_of_descriptors_is_no_harm() -> None:
-    said = prepared("""
+    script = """
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
-        why = gate.prepare()
+        gate.cloner()
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    """)
-    assert said == (False, "Too many open files")
+    """
+    assert found(script) == "Too many open files"
 
 
 @pytest.mark.parametrize("point", ["program.paused", "program.released"])
@@ -82,7 +82,7 @@ def test_a_point_of_the_child_is_met_by_a_copy(point: str) -> None:
     script = """
         from durable_supervisor.process import failpoints
         failpoints._armed[arguments[0]] = (signal.SIGKILL, 1)
-        assert "test" in gate.why_copied()
+        assert isinstance(gate.cloner(), str)
         paused = make("/bin/true")
         paused.release()
         print(ended(paused.pid))

@@ -10,7 +10,7 @@ what came of it, which the parent has read before it can record anything as rele
 
 Such a child comes to be in either of two ways, between which nothing else differs.  By
 `process.paused.clone` it shares its parent's memory until its exec, as one of posix_spawn(3)
-does: the cheap way, for whoever is prepared for it.  By `process.paused.fork` it is a copy of its parent.
+does: the cheap way, wherever it can be had.  By `process.paused.fork` it is a copy of its parent.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from collections.abc import Callable
 
 from .failpoints import failpoint, is_armed
 from .paused import clone, fork
+from .paused.clone import Cloner
 from .paused.failure import FAILURE, STEPS
 from .paused.memory import Memory
 from .program import ConfinementRefused, Program, StartFailure, Stdio
 from .signals import STRAY_SIGNALS
 
-__all__ = ["STRAY_SIGNALS", "PausedProgram", "Program", "Stdio", "fork_paused", "prepare"]
+__all__ = ["STRAY_SIGNALS", "PausedProgram", "Program", "Stdio", "fork_paused"]
 
 _NO_PIPES = (5, 6)
-_cloner: clone.Cloner | None = None  # once `prepare` has had it made
+_cloner: Cloner | str | None = None  # once there was need of one
 CONFINE_SECONDS = 30.0  # a granted file system may not answer: nobody serves a stop or a deadline meanwhile
 
 
@@ -107,26 +108,6 @@ class PausedProgram:
             self._memory = None
 
 
-def prepare() -> str | None:
-    """From now on children share the memory of their parent: of this process, and of all forked from it.
-
-    Otherwise the answer is why they cannot.  A worker that was not prepared forks: its one child would not
-    make up for the time.
-    """
-    global _cloner
-    made = clone.prepare()
-    if isinstance(made, str):
-        return made
-    _cloner = made
-    return None
-
-
-def rehearse(program: Program, stdio: Stdio) -> None:
-    """Go through what comes before there is a child, which then finds its memory in use."""
-    if _cloner is not None:
-        _cloner.lay_out(program, stdio, *_NO_PIPES)
-
-
 def fork_paused(program: Program, stdio: Stdio, confine: Callable[[], bytes] | None = None) -> PausedProgram:
     """Make the child that waits at the gate.  The caller is single-threaded, and has descriptors 0 to 2.
 
@@ -152,24 +133,37 @@ def fork_paused(program: Program, stdio: Stdio, confine: Callable[[], bytes] | N
     return paused
 
 
-def why_copied(confine: Callable[[], bytes] | None = None) -> str | None:
-    """What makes the child a copy of this process; None: it will share its memory."""
-    reasons = (
-        (confine is not None, "Python confines it"),
-        (any(map(is_armed, fork.POINTS)), "a test stops it where Python runs in it"),
-        (_cloner is None, "this process was not prepared for anything else"),
-    )
-    return next((reason for holds, reason in reasons if holds), None)
+def cloner(confine: Callable[[], bytes] | None = None) -> Cloner | str:
+    """By what the child shares our memory; or, in words, what makes it a copy instead.
+
+    Found out by the first call, at less than the cost of a copy; what is forked afterwards has it already.
+    """
+    global _cloner
+    if confine is not None:
+        return "Python confines it"
+    if any(map(is_armed, fork.POINTS)):
+        return "a test stops it where Python runs in it"
+    if _cloner is None:
+        _cloner = clone.prepare()
+    return _cloner
+
+
+def rehearse(program: Program, stdio: Stdio) -> None:
+    """Go through what comes before there is a child."""
+    found = cloner()
+    if not isinstance(found, str):
+        found.lay_out(program, stdio, *_NO_PIPES)
 
 
 def _start(
     program: Program, stdio: Stdio, ends: list[int], confine: Callable[[], bytes] | None
 ) -> tuple[int, Memory | None]:
     try:
-        if _cloner is None or why_copied(confine) is not None:
+        found = cloner(confine)
+        if isinstance(found, str):
             return fork.start(program, stdio, ends, confine), None
         failure, gate = ends
-        return _cloner.start(program, stdio, gate, failure)
+        return found.start(program, stdio, gate, failure)
     except ValueError:
         raise StartFailure(errno.EINVAL, "exec", program.path) from None
     except MemoryError:

@@ -14,11 +14,11 @@ import socket
 
 from ..model.enforcement import unconfined
 from ..model.events import Kind
-from ..process import tree
+from ..process import gate, tree
 from ..process.channel import FrameParser, encode_frame
 from ..process.clock import Clock
 from ..process.identity import identity_from_stat, read_stat, self_identity
-from ..process.program import StartFailure, check_cwd, resolve
+from ..process.program import Program, StartFailure, Stdio, check_cwd, resolve
 from ..process.usage import Usage
 from ..runlog.create import read_header
 from ..runlog.format import SegmentHeader
@@ -73,7 +73,9 @@ def _start(spec: Spec, log: LogWriter) -> None:
     log.flush()
     try:
         check_cwd("/")
-        os.path.realpath(resolve(spec.argv[0], "/", spec.env["PATH"]))
+        path = resolve(spec.argv[0], "/", spec.env["PATH"])
+        os.path.realpath(path)
+        gate.rehearse(Program(path, spec.argv, "/", spec.env, 0o077), Stdio(0, 1, 2))
     except StartFailure:
         pass  # a system without sh
     stat = read_stat(os.getpid())

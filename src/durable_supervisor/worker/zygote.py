@@ -190,7 +190,6 @@ def main() -> None:
     import signal
     import socket
 
-    from durable_supervisor.process import gate
     from durable_supervisor.process.identity import warm
     from durable_supervisor.worker.main import close_strangers, work
     from durable_supervisor.worker.rehearsal import rehearse
@@ -204,7 +203,6 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     zygote = Zygote(socket.socket(fileno=CONTROL_FD))
     warm()
-    gate.prepare()  # where it cannot be, workers fork their programs
     rehearse()  # the interpreter adapts code as it runs it: once here, for all
     # What is loaded now is shared with every worker: keep the collector from touching it.
     gc.collect()
