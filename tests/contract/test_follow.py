@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor import ErrorCode, Event, Observer, RunState, Supervisor, SupervisorError
+from durable_supervisor import ErrorCode, Event, Observer, RunState, RunView, Supervisor, SupervisorError
 from durable_supervisor.model.events import Kind
 from durable_supervisor.supervisor import observer
 from tests.contract.hosts import HostScript, kill_run, refused
@@ -66,6 +66,34 @@ async def test_the_size_of_its_pages_does_not_matter(runs: Runs, monkeypatch: py
     for size in (1, 2, 7, 100):
         monkeypatch.setattr(observer, "FOLLOW_PAGE", size)
         assert await followed(runs.sup, run.id) == whole
+
+
+async def test_who_is_told_of_an_event_reads_it_and_looks_at_nothing_else(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that tells lives: neither its run's evidence nor the journal is looked at for each event."""
+    run = await runs.start(["cat"], stdin="open")
+    looks = 0
+    view = runs.sup._lookup.view
+
+    async def counted(run_id: str) -> RunView:
+        nonlocal looks
+        looks += 1
+        return await view(run_id)
+
+    monkeypatch.setattr(runs.sup._lookup, "view", counted)
+    numbers: list[int] = []
+    async with aclosing(runs.sup.follow(run.id)) as events:
+        await runs.sup.write_stdin(run.id, b"0\n")
+        async for event in events:
+            if event.kind == Kind.OUTPUT:
+                numbers += map(int, event.data.split())
+                if numbers[-1] < 50:
+                    await runs.sup.write_stdin(run.id, b"%d\n" % (numbers[-1] + 1), eof=numbers[-1] == 49)
+    assert numbers == list(range(51))
+    assert looks < len(numbers) + 15  # each write looks once, too
+    # From then on the end is told as ever.
+    assert (await runs.wait(run)).state is RunState.FINISHED
 
 
 async def test_several_followers_from_anywhere(runs: Runs) -> None:

@@ -27,7 +27,7 @@ from .format import (
     header_length,
 )
 
-_WINDOW = 256 * 1024
+_WINDOW = 272 * 1024  # a record of the most output that a worker reads at once
 _NEAR = 16 * 1024  # this much is read faster than it is halved
 _FIRST_WINDOW = 16 * 1024  # a small run's whole log in one read
 _PREFIX, _SUFFIX = b'{"offset":', b"}"
@@ -163,7 +163,9 @@ class Scanner:
     def _bytes(self, offset: int, count: int) -> bytes:
         at = offset - self._base
         if at < 0 or at + count > len(self._buffer):
-            window = _WINDOW if offset else _FIRST_WINDOW
+            window = min(
+                _WINDOW if offset else _FIRST_WINDOW, self.size - offset
+            )  # no room for what is not there
             self._buffer = os.pread(self._fd, max(count, window), offset)
             self._base = offset
             at = 0

@@ -35,13 +35,16 @@ class Watch:
         self._pause = _FIRST_PAUSE
         self._asked = False
 
-    async def news(self, after: int, worker: ProcessIdentity | None) -> None:
-        """Return when there may be an event beyond ``after``, or the worker has gone."""
+    async def news(self, after: int, worker: ProcessIdentity | None) -> bool:
+        """Return when there may be an event beyond ``after``, or the worker has gone.
+
+        True only where the worker itself says that there is one: so it lives.
+        """
         if self._dial is None:
             self._dial = await Dial.connect(self._paths)
         if self._dial is None:
             await self._look_again_later(worker)
-            return
+            return False
         self._pause = _FIRST_PAUSE
         try:
             await self._dial.send({"op": "watch", "after": after})
@@ -50,6 +53,7 @@ class Watch:
             answer = None
         if answer is None:
             self.close()
+        return answer is not None
 
     def close(self) -> None:
         if self._dial is not None:
@@ -70,22 +74,28 @@ class News:
         self.followers = 0
         self._watch = Watch(paths)
         self._seen = 0  # the furthest that any follower has read
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[bool] | None = None
 
-    async def after(self, seq: int, worker: ProcessIdentity | None) -> None:
-        """Return when there may be an event beyond ``seq``, or the worker has gone."""
+    def after(self, seq: int, worker: ProcessIdentity | None) -> asyncio.Future[bool]:
+        """What `Watch.news` says of events beyond ``seq``, to all who ask; nobody may cancel it."""
         if seq < self._seen:
-            return
+            return _there_is_more()
         self._seen = seq
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._watch.news(seq, worker))
         # Another follower may have begun it further back: then it ends at once, and all look again.
-        await asyncio.wait({self._task})
+        return self._task
 
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
         self._watch.close()
+
+
+def _there_is_more() -> asyncio.Future[bool]:
+    told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    told.set_result(True)
+    return told
 
 
 class Newsroom:

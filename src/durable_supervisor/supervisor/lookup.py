@@ -42,7 +42,7 @@ class Lookup:
         self.threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="durable-supervisor")
         self._reading = Reading(place)
         self._pid = os.getpid()
-        self._closing = asyncio.Event()
+        self._closing: asyncio.Future[None] | None = None  # somebody waits for `close`
         self._calls: set[asyncio.Future[Any]] = set()  # under way
 
     @property
@@ -53,7 +53,8 @@ class Lookup:
     async def close(self) -> None:
         """Let go of files and threads.  Idempotent; not for a forked copy."""
         self.closed = True
-        self._closing.set()
+        if self._closing is not None and not self._closing.done():
+            self._closing.set_result(None)
         while self._calls:
             await asyncio.wait(set(self._calls))
         self._reading.close()
@@ -95,15 +96,25 @@ class Lookup:
     async def unless_closed(self, waiting: Coroutine[Any, Any, object]) -> None:
         """Wait for news, at the longest until `close`: the next look then says that it is closed."""
         news = asyncio.ensure_future(waiting)
-        closing = asyncio.ensure_future(self._closing.wait())
         try:
-            await asyncio.wait({news, closing}, return_when=asyncio.FIRST_COMPLETED)
+            await self._done_or_closed(news)
         finally:
-            closing.cancel()
             news.cancel()
-        await asyncio.wait({news})
+        if not news.done():
+            await asyncio.wait({news})
         if not news.cancelled():
             news.result()
+
+    async def told_or_closed(self, news: asyncio.Future[bool]) -> bool:
+        """As `unless_closed`, of news that others wait for too.  False where none was told."""
+        await self._done_or_closed(news)
+        return news.done() and not news.cancelled() and news.result()
+
+    async def _done_or_closed(self, news: asyncio.Future[Any]) -> None:
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_future()
+        if not self.closed:
+            await asyncio.wait({news, self._closing}, return_when=asyncio.FIRST_COMPLETED)
 
     async def row(self, run: str, owner: str | None = None) -> RunRow:
         return await self._read(lambda: self._reading.row(run, owner))

@@ -157,7 +157,7 @@ class Observer:
         """As `follow`, in the pages that the events are read in; none is empty."""
         wanted = kinds_of(kinds)
         row = await self._lookup.row(run)
-        last, word = False, LastWord()
+        last, told, word = False, False, LastWord()
         with self._newsroom.of(row.run_id, self._lookup.paths(row)) as news:
             while True:
                 page = await self._lookup.page(row, after, limit, wanted, output)
@@ -166,20 +166,21 @@ class Observer:
                 moved, after = page.next_after > after, page.next_after
                 if page.end or (last and not moved):
                     return
-                if moved:
+                if moved and after < page.head:
                     continue
-                seen = await self._lookup.view(row.run_id)
-                row = await self._lookup.row(row.run_id)  # another attempt has another log
-                if seen.imported is not None:
-                    return  # where its bundle ends, also one of a run that went on
-                if seen.state not in OVER:
-                    word = LastWord()
-                    await self._lookup.unless_closed(news.after(after, identity(seen.worker)))
-                # The log is written before the journal: once that knows the end, one more page has all.
-                elif row.state is seen.state or not word.may_come(await self._lookup.owned()):
-                    last = True
-                else:
-                    await self._lookup.unless_closed(word.moment())
+                if not (moved and told):  # the worker has told of these events: then it lives, and goes on
+                    seen = await self._lookup.view(row.run_id)
+                    row = await self._lookup.row(row.run_id)  # another attempt has another log
+                    if seen.imported is not None:
+                        return  # where its bundle ends, also one of a run that went on
+                    if seen.state in OVER:
+                        # The log comes before the journal: once that knows the end, one more page has all.
+                        last = row.state is seen.state or not word.may_come(await self._lookup.owned())
+                        if not last:
+                            await self._lookup.unless_closed(word.moment())
+                        continue
+                    last, word = False, LastWord()
+                told = await self._lookup.told_or_closed(news.after(after, identity(seen.worker)))
 
     def attach(self, run: str, *, after: int = 0) -> Attachment:
         """The run's backlog after the cursor, then what comes live, with its controls at hand."""
