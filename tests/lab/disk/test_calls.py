@@ -30,7 +30,7 @@ from tests.lab.forms import FULL
 MAKING_CALLS = 180
 OWNER_CALLS = 66
 # ... of a worker whose program says little or much.
-WORKER_CALLS = 10
+WORKER_CALLS = 14
 LOUD_CALLS = 110
 FOR_GOOD = -1
 LASTING = ("finished", "not_started")
