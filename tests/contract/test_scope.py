@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +242,7 @@ async def test_a_stop_that_is_under_way_is_hastened(state_dir: Path, tmp_path: P
 
 async def test_a_host_that_cannot_be_seen(state_dir: Path) -> None:
     """Then nobody could tell when it ends: refused, and the id is not spent."""
-    unseen = replace(read_host(), process=None)
+    unseen = read_host()._replace(process=None)
     async with Supervisor.open(state_dir) as sup:
         async with refused(ErrorCode.INVALID_REQUEST) as caught:
             await sup.start(Command(argv=["true"]), request_id="r-1", lifetime="scope", host=unseen)

@@ -327,7 +327,7 @@ async def test_a_write_that_the_journal_refuses_harms_only_its_own_run(bench: Be
         seen = observe(row, bench.place)
         judged.append(Judged(row, seen, decide(seen)))
     bad = replace(judged[2].verdict, evidence={"not": {"json"}})
-    judged[2] = replace(judged[2], verdict=bad)
+    judged[2] = judged[2]._replace(verdict=bad)
     folded = await fold(bench.journal, judged, bench.clock)
     assert [row.run_id for row in folded] == [judged[n].row.run_id for n in (0, 1, 3)]
     assert {row.state for row in folded} == {RunState.UNKNOWN}

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import importlib.util
 import itertools
 import os
-import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..process.places import POINTER_NAME, SOCKET_NAME
@@ -37,8 +35,14 @@ _FIRST_PAUSE: Final = 0.01
 _LONGEST_PAUSE: Final = 0.1  # seconds; a short-lived owner, such as a command line, takes no longer
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+def chance() -> float:
+    """In [0, 1)."""
+    import random  # takes as long to load as a seat that is free to be taken
+
+    return random.random()  # noqa: S311  it spreads pauses, and hides nothing
+
+
+class Terms(NamedTuple):
     """How to come by an answer.
 
     ``socket``: the service there, or none.  ``serve``: whether an owner serves the directory's
@@ -53,9 +57,9 @@ class Terms:
     serve: bool | None = None
     wait: float = OWNER_WAIT
     daemon_patience: float = DAEMON_PATIENCE
-    owning: dict[str, Any] = field(default_factory=dict)
+    owning: Mapping[str, Any] = MappingProxyType({})
     ahead: bool = False
-    chance: Callable[[], float] = random.random
+    chance: Callable[[], float] = chance
 
 
 async def take_seat(terms: Terms) -> Seat:
@@ -105,7 +109,7 @@ async def take_next_seat(lost: Seat | None, terms: Terms) -> Seat:
         if owner_pid(place) is not None:
             free_since = now
             if now - began >= terms.wait:  # it is stopped, perhaps
-                return await take_seat(replace(terms, wait=0))
+                return await take_seat(terms._replace(wait=0))
         if now - free_since >= terms.daemon_patience:
             return await take_seat(terms)
         await asyncio.sleep(pause(attempt, terms.chance()))
@@ -199,7 +203,7 @@ async def _serve(supervisor: Supervisor, *, required: bool | None) -> Server | N
     None where that is not wanted, or not possible: then others wait for the directory, and this
     application works all the same.  Raises ``INVALID_REQUEST``, ``SOCKET_IN_USE`` where it is ``required``.
     """
-    if required is False or (required is None and importlib.util.find_spec("aiohttp") is None):
+    if required is False or (required is None and not _can_serve()):
         return None
     try:
         return await _server(supervisor)
@@ -210,6 +214,12 @@ async def _serve(supervisor: Supervisor, *, required: bool | None) -> Server | N
 
         logger().warning("not_serving", error=error.code.value, message=error.message)
         return None
+
+
+def _can_serve() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("aiohttp") is not None
 
 
 async def _server(supervisor: Supervisor) -> Server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from . import errors, exit_codes, out, verbs, words
 from .main import PROGRAM, called_name
@@ -34,6 +35,8 @@ def _invoke_plain(arguments: list[str], shared: Settings) -> int | None:
     if values["version"] or not rest or rest[0] not in verbs.VERBS:
         return None
     verb, *rest = rest
+    if verb != "serve":  # whose HTTP server insists on it
+        _go_without_tls()
     function = verbs.load(verb)
     after = words.parse(function, rest, interspersed=verbs.interspersed(verb))
     if after is None or after[1]:
@@ -56,6 +59,14 @@ def _invoke_by_typer(arguments: list[str], shared: Settings) -> int:
         message, command, code = mistake
         errors.print_error(errors.usage(message, command), as_json=_as_json(shared, arguments))
         return code
+
+
+def _go_without_tls() -> None:
+    """asyncio does without it, as in a Python that was built so, and nothing here speaks it.
+
+    To load OpenSSL takes half as long as a bare interpreter takes in all.
+    """
+    sys.modules.setdefault("ssl", None)  # type: ignore[arg-type]  # None: not to be had
 
 
 def _completes() -> bool:

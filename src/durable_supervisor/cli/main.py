@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # not from typing, which takes longer than the version does
-if TYPE_CHECKING:
-    from typing import Any
-
 PROGRAM = "durable-supervisor"
 _VERSION_FLAGS = {"--version", "-V"}
 # Net new objects between two looks for garbage.  Loading makes tens of thousands, and none of them is.
 _GARBAGE_LOOK = 50_000
+_MOMENT = 0.1  # seconds
 
 
 def called_name() -> str:
@@ -76,14 +73,20 @@ def _leave(code: int) -> None:
             stream.flush()
     except (AttributeError, OSError, ValueError):  # no such stream; full; closed: its own end tells
         sys.exit(code)
+    if _threads_end():
+        os._exit(code)
+    sys.exit(code)
+
+
+def _threads_end() -> bool:
+    """Have those ended that the interpreter would wait for?  A pool that was closed takes a moment."""
     threading = sys.modules.get("threading")
-    if threading is not None and any(not one.daemon for one in _others(threading)):
-        sys.exit(code)
-    os._exit(code)
-
-
-def _others(threading: Any) -> list[Any]:
-    return [one for one in threading.enumerate() if one is not threading.main_thread()]
+    if threading is None:
+        return True
+    others = [one for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
+    for thread in others:
+        thread.join(_MOMENT)
+    return not any(thread.is_alive() for thread in others)
 
 
 def _print_version(*, as_json: bool) -> None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from durable_supervisor.model.command import Command, Completion, Limits, OnLimit
 from durable_supervisor.model.errors import invalid
@@ -149,8 +148,7 @@ def ask(words: Mapping[str, Any]) -> StartRequest:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """When a run that finds no free slot may go: at all (``queue``), and before whom."""
 
     queue: bool

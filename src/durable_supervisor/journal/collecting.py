@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..model.states import RunState
 from . import meta, runs
-from .recover import Conflict, Rebuilt, RecoveredRun, rebuild
 from .rows import Document, RunRow, decode, encode, run_row
 from .tombstones import Tombstone
+
+if TYPE_CHECKING:
+    from .recover import Rebuilt, RecoveredRun
 
 MARK = "collected_log"  # meta: the last line of collected.log that this journal knows
 BEGUN = "collecting"  # meta: when runs were last chosen, Unix nanoseconds
@@ -42,8 +44,7 @@ SELECT * FROM runs WHERE collected_ns IS NOT NULL AND serial > ? ORDER BY serial
 """
 
 
-@dataclass(frozen=True, slots=True)
-class KeptRun:
+class KeptRun(NamedTuple):
     """What matters about a run for whether it may be collected."""
 
     serial: int
@@ -140,6 +141,8 @@ def rebuild_collected(
 
     Of one that has both, the log may be half gone: its tombstone alone counts.
     """
+    from .recover import Conflict, rebuild  # no start pays for it
+
     newest = {stone.run.run_id: stone for stone in stones}
     whole = [run for run in logs if run.run_id not in newest]
     report = rebuild(conn, [*whole, *(stone.run for stone in newest.values())], now_ns)

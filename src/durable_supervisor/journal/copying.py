@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..model.errors import Phase
 from . import files, listing, meta, migrate
@@ -32,8 +32,7 @@ WHERE state = 'not_started' AND retryable = 1 AND stop_requested = 0 AND serial 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class CopyMark:
+class CopyMark(NamedTuple):
     """``through``: the serial of the last run that was copied; ``at_ns``: when, Unix nanoseconds."""
 
     original: str  # the directory id that it was copied from

@@ -33,7 +33,7 @@ class History:
         return {
             "schema": schema_name("journal-rows"),
             "run": {**asdict(self.row), "state": self.row.state.value},
-            "attempts": [asdict(attempt) for attempt in self.attempts],
+            "attempts": [attempt._asdict() for attempt in self.attempts],
             "feed": [feed_entry(change) for change in self.changes],
             "resolutions": [
                 {"time": iso_time(time_ns), "document": document} for time_ns, document in self.resolutions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import sqlite3
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..model.states import RunState
 from . import migrate
@@ -52,8 +52,7 @@ _TOP = (1 << 63) - 1
 KNOWS_COLLECTED = 3  # the schema from which on runs can be collected
 
 
-@dataclass(frozen=True, slots=True)
-class SlotRow:
+class SlotRow(NamedTuple):
     """What matters about a run for who holds a slot."""
 
     run_id: str

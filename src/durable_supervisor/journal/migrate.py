@@ -6,8 +6,8 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from .errors import corrupt
@@ -28,8 +28,7 @@ SQL_VERSION = "SELECT coalesce(max(version), 0) FROM schema_migrations"
 SQL_RECORD = "INSERT INTO schema_migrations (version, name, sha256, applied_ns) VALUES (?, ?, ?, ?)"
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(NamedTuple):
     """One ``NNNN_name.sql``; versions count from 1 without gaps."""
 
     version: int

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ..model.outcome import Outcome
 from ..model.states import SETTLED_STATES, RunState, Trigger
@@ -32,8 +33,7 @@ _TRIGGERS = {
 _RETRIED = (RunState.QUEUED, RunState.STARTING, RunState.NOT_STARTED)  # may be, or become, retryable
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveredAttempt:
+class RecoveredAttempt(NamedTuple):
     """One log of a run: from its first segment's header."""
 
     attempt: int
@@ -79,8 +79,7 @@ class RecoveredRun:
     ended_ns: int | None = None  # where it is known when the verdict was found
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(NamedTuple):
     """A log that the journal contradicts.  No request id of such a log is ever executed again."""
 
     run_id: str

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..model.errors import Phase
 from ..model.outcome import Outcome
@@ -202,8 +202,7 @@ def new_row(intent: Intent, now_ns: int) -> RunRow:
 AdmissionKind = Literal["new", "existing", "retry", "retryable", "conflict"]
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(NamedTuple):
     """What became of a request.
 
     ``new`` and ``retry``: the intent is in the journal, dispatch it.  ``existing``: the same
@@ -217,8 +216,7 @@ class Admission:
     differing: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
+class AttemptRow(NamedTuple):
     """One row of ``attempts``; the ``ended_*`` fields are None while it is open."""
 
     attempt: int

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..model.outcome import Outcome
 from ..model.states import RunState
 from . import runs
-from .recover import RecoveredAttempt, RecoveredRun
 from .rows import RunRow
+
+if TYPE_CHECKING:
+    from .recover import RecoveredRun  # loaded by whoever makes one: no start does
 
 FORMAT = 1
 
@@ -21,8 +22,7 @@ _ANSWERED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Tombstone:
+class Tombstone(NamedTuple):
     """A run that is over, without its words: neither argv nor directory, environment or labels."""
 
     directory_id: str
@@ -32,6 +32,8 @@ class Tombstone:
     @classmethod
     def of(cls, conn: sqlite3.Connection, row: RunRow, directory_id: str, collected_ns: int) -> Tombstone:
         """Of a row that is over."""
+        from .recover import RecoveredAttempt, RecoveredRun
+
         attempts = runs.attempts(conn, row.serial)
         ended_ns = attempts[-1].ended_ns if attempts else None
         return cls(
@@ -111,6 +113,8 @@ class Tombstone:
             "nested_in", "survives_unit_restart", "priority", "reason", "retryable", "stop_requested",
             "ended_ns",
         )  # fmt: skip
+        from .recover import RecoveredAttempt, RecoveredRun
+
         outcome = form["outcome"]
         run = RecoveredRun(
             **{name: form[name] for name in names},

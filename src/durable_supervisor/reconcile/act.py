@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..journal.advance import advance
 from ..journal.connection import Journal
@@ -50,8 +49,7 @@ _REATTACH = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(NamedTuple):
     """A run as the journal had it, what was seen of it, and what follows."""
 
     row: RunRow

@@ -8,7 +8,7 @@ Two rules shape every row: an end is written only from evidence of it, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..model.states import SETTLED_STATES, RunState
 from ..process.identity import Liveness
@@ -32,8 +32,7 @@ from .facts import LogStatus, Observation, Reason, Sighting, Verdict, VerdictKin
 _NOT_ITS_LOG = frozenset({LogStatus.MISSING, LogStatus.NOT_REGULAR, LogStatus.FOREIGN})
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One line of the table: ``build`` is called only where ``matches`` said yes."""
 
     number: int

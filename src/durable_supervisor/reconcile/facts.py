@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from ..model.identity import ProcessIdentity
 from ..model.outcome import Outcome
@@ -64,8 +65,7 @@ class Reason(StrEnum):
     PROGRAM_NOT_LOGGED = "program_not_logged"
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class Sighting(NamedTuple):
     """A logged process, looked up.  ``now`` is the other process that has its pid, if any."""
 
     identity: ProcessIdentity

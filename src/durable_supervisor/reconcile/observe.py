@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..journal.rows import RunRow
 from ..model.identity import Match, ProcessIdentity, compare
@@ -24,8 +24,7 @@ _PAUSE = 0.002
 _NOBODY = ProcessIdentity(0, 0, "", "", "", 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where the runs are, and which boot this is."""
 
     runs_dir: str

@@ -14,7 +14,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .files import fsync_dir, open_regular, write_all
 
@@ -25,8 +25,7 @@ _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK |
 Document = dict[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """A line by its place and its checksum: up to here a journal knows this file."""
 
     start: int
@@ -46,8 +45,7 @@ class Mark:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """``document`` is None where the line is damaged, or was never written to its end."""
 
     mark: Mark

@@ -8,7 +8,6 @@ to end with its client is not begun for one that has hung up.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from aiohttp import web
 
@@ -72,8 +71,8 @@ def _host(body: StartBody, call: Call) -> Host:
     """The caller's facts, else the service's own; but who the caller is, the kernel says."""
     told = read_host() if body.host is None else _told_host(body.host)
     if body.lifetime is Lifetime.DETACHED:
-        return replace(told, process=None)
-    return replace(told, process=peer_process(call.request), hung_up=lambda: hung_up(call.request))
+        return told._replace(process=None)
+    return told._replace(process=peer_process(call.request), hung_up=lambda: hung_up(call.request))
 
 
 def _told_host(form: HostForm) -> Host:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..journal.rows import Admission, Intent
 from ..model.digest import field_digest, request_digests
@@ -20,11 +20,12 @@ from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths
 from ..sandbox.plan import Plan
 from ..worker.spec import STDIN_BYTES, STDIN_NULL, STDIN_OPEN
-from .confinement import Ruling
+
+if TYPE_CHECKING:
+    from .confinement import Ruling
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(NamedTuple):
     """What a start takes from the process that asks for it."""
 
     environ: Mapping[str, str]
@@ -36,8 +37,7 @@ class Host:
     hung_up: Callable[[], bool] = lambda: False  # has it given up the call that asks?
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where an attempt goes: which run, which serial, which seq its log begins with."""
 
     run_id: str

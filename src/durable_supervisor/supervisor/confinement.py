@@ -8,7 +8,7 @@ anything is written or spawned.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..model.command import Limits
 from ..model.enforcement import AXES, FULL, NONE, PARTIAL, SUBREAPER, axis_report
@@ -51,8 +51,7 @@ Report = dict[str, object]
 Ruling = Plan | SupervisorError | None
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What bears on a plan.  ``grants`` are the policy's, as they were found; ``uid`` runs the program.
 
     ``own`` is the supervisor's directory.
@@ -221,7 +220,7 @@ def _by_group(asked: Asked, facts: Facts, plan: Plan, requested: object, mechani
     """In full only if the program cannot move itself into another group."""
     if _is_kept_in(asked, facts, plan):
         return axis_report(requested, FULL, mechanism)
-    confined = replace(asked, policy=Policy())
+    confined = asked._replace(policy=Policy())
     closable = asked.policy is None and _is_kept_in(confined, facts, Plan())
     reason = f"{GROUP_OPEN}: {BY_POLICY}" if closable else GROUP_OPEN
     return axis_report(requested, PARTIAL, mechanism, reason)

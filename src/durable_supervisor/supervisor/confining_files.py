@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..model.enforcement import FULL, NONE, PARTIAL
 from ..model.policy import Policy
@@ -24,8 +24,7 @@ _WRITING = ("write", "all")
 _EXECUTING = ("execute", "all")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A grant, and what its path named when it was looked at; ``real``: without symbolic links."""
 
     path: str

@@ -12,14 +12,13 @@ import errno
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..journal import collecting, meta
 from ..journal.collecting import KeptRun
 from ..journal.connection import Journal
 from ..journal.rows import RunRow
 from ..journal.tombstones import Tombstone
-from ..model.collecting import MOST_NAMED, Criteria, GcReport, GcRun
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.progress import Tell
 from ..process.clock import Clock
@@ -37,6 +36,12 @@ from .logs import report
 from .refusals import starts_nothing_more
 from .state_dir import StateDir, unusable
 from .tasks import Tasks
+
+if TYPE_CHECKING:
+    from ..model.collecting import Criteria, GcReport
+
+# The fields of `Criteria`, in its order.
+By = tuple[float | None, int | None, int | None, tuple[str, str] | None]
 
 BATCH = 250  # runs; others' starts wait for a transaction of so many
 
@@ -73,11 +78,15 @@ class Collector:
         self._noted: tuple[list[Tombstone], str] | None = None  # in the file, with its mark; not yet as rows
         self._one = asyncio.Lock()
 
-    async def gc(self, asked: Criteria, apply: bool, tell: Tell) -> GcReport:
-        """Plan, and with ``apply`` do it.  A cancelled one goes on to the end of a batch.
+    async def gc(self, by: By, apply: bool, tell: Tell) -> GcReport:
+        """Plan ``by`` criteria, and with ``apply`` do it.  A cancelled one goes on to the end of a batch.
 
-        Raises ``NO_SPACE``, ``BUSY``, ``STATE_DIR_REFUSED``, ``SUPERVISOR_CLOSED``.
+        Raises ``INVALID_REQUEST``, ``NO_SPACE``, ``BUSY``, ``STATE_DIR_REFUSED``, ``SUPERVISOR_CLOSED``.
         """
+        from ..model.collecting import Criteria  # no start pays for it
+
+        older_than, keep, max_bytes, label = by
+        asked = Criteria(older_than=older_than, keep=keep, max_bytes=max_bytes, label=label)
         call = _Call(asked, apply, tell)
         work = self._tasks.spawn(self._gc(call))
         try:
@@ -231,6 +240,8 @@ def typed(error: OSError | NotRegularError, runs_dir: str) -> SupervisorError:
 
 
 def _report(planned: Plan, applied: bool, left: int) -> GcReport:
+    from ..model.collecting import MOST_NAMED, GcReport, GcRun  # no start pays for it
+
     return GcReport(
         runs=tuple(
             GcRun(

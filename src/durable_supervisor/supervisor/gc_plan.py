@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..journal.collecting import KeptRun
-from ..model.collecting import Criteria
 from ..model.states import OPEN_STATES, RunState
 from .imported import Home
+
+if TYPE_CHECKING:
+    from ..model.collecting import Criteria
 
 LEAST_AGE: Final = 60.0  # seconds: whoever waited for it has had the time to look at it
 _NS: Final = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class Sighting(NamedTuple):
     """A run that is not collected.  ``locked``: somebody holds its log's lock.
 
     ``unreadable``: its files cannot be looked at, and so not be removed either.  ``home``: of an
@@ -31,8 +31,7 @@ class Sighting:
     home: Home | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """``going``: oldest end first.  ``kept``: how many stay, by reason."""
 
     going: list[Sighting]

@@ -6,12 +6,11 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from ..journal.bell import Bell
 from ..model.answers import ControlReceipt, FeedEntry, ListPage, StopReceipt
 from ..model.arguments import BytesLike, kinds_of, position
-from ..model.audit import AuditReport
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.events import Event
@@ -25,6 +24,9 @@ from .controls import Controller
 from .follow import LastWord, Newsroom, WorkerEnd, identity
 from .lookup import Lookup
 from .state_dir import StateDir
+
+if TYPE_CHECKING:
+    from ..model.audit import AuditReport
 
 T = TypeVar("T")
 

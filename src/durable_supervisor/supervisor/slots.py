@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..journal.listing import SlotRow
 from ..journal.rows import RunRow
@@ -44,8 +45,7 @@ class Bounds:
                 raise invalid(name, f"must be a whole number, {lowest} or more, or none")
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """What counts against the bounds when somebody asks for a start."""
 
     held: int
@@ -53,8 +53,7 @@ class Load:
     queued: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """``scope`` is ``host``, ``owner`` or ``queue``."""
 
     scope: str
@@ -62,8 +61,7 @@ class Refusal:
     held: int
 
 
-@dataclass(frozen=True, slots=True)
-class Waiter:
+class Waiter(NamedTuple):
     """A run in the queue.  ``told``: the journal has let it go already, its worker may not know."""
 
     run_id: str

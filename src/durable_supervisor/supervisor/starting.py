@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from ..journal.rows import Admission, RunRow
 from ..model.answers import Run
@@ -10,10 +11,11 @@ from ..model.errors import ErrorCode, SupervisorError
 from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
 from ..reconcile.loop import Reconciler
 from .admission import Prepared
-from .confinement import Ruling
 from .dispatch import NOT_KNOWN, Blocking, Dispatcher
-from .planning import rule
 from .queue import Queue
+
+if TYPE_CHECKING:
+    from .confinement import Ruling
 
 _LOOK_AGAIN = (0.005, 0.02, 0.1, 0.3)  # seconds
 _STATES = {"released": RunState.RUNNING, "queued": RunState.QUEUED}
@@ -41,6 +43,8 @@ class Starter:
     async def start(self, prepared: Prepared) -> Run:
         """Raises as `Dispatcher.start`, and what the journal raises."""
         if prepared.request.confines:
+            from .planning import rule  # and all that it knows of: most requests ask for nothing of it
+
             async with self._planning:
                 prepared.ruling = await self._blocking(
                     lambda: rule(prepared.request, prepared.cwd, self._state_dir)

@@ -8,11 +8,10 @@ import fcntl
 import json
 import os
 import re
-import secrets
 import shlex
 import stat
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.identity import ProcessIdentity
@@ -37,8 +36,7 @@ NETWORK_FILE_SYSTEMS = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class StateDir:
+class StateDir(NamedTuple):
     """The names inside one state directory.  ``path`` is absolute."""
 
     path: str
@@ -214,7 +212,7 @@ def load_key(place: StateDir, *, create: bool) -> bytes:
 
 
 def _make_key(place: StateDir) -> bytes:
-    key = secrets.token_bytes(KEY_BYTES)
+    key = os.urandom(KEY_BYTES)
     try:
         _replace(place.key, key, durable=True)
         fsync_dir(place.path)  # the digests that it made must never outlive it

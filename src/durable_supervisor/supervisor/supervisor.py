@@ -6,17 +6,15 @@ import asyncio
 import math
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ..journal.connection import Journal
 from ..journal.listing import all_judged
 from ..journal.rows import RunRow
 from ..model.answers import Capacity, ReconcileReport, Run, ShutdownReport, StopReceipt
-from ..model.capabilities import Capabilities
-from ..model.collecting import Criteria, GcReport
 from ..model.command import Command, Completion, Limits, check_timeout, completion_of
 from ..model.errors import ErrorCode
 from ..model.ids import new_id
-from ..model.importing import ImportReport
 from ..model.platform import check_platform
 from ..model.policy import Policy
 from ..model.progress import Tell, quiet
@@ -27,11 +25,9 @@ from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..reconcile.loop import Reconciler
 from ..reconcile.observe import Place
-from . import opening
 from . import state_dir as directory
 from .admission import Host, Prepared
 from .ahead import WorkerAhead
-from .capabilities import capabilities
 from .dispatch import Dispatcher
 from .endings import Endings
 from .follow import WorkerEnd
@@ -42,7 +38,7 @@ from .leftovers import Leftovers
 from .links import WorkerLink
 from .logs import report
 from .observer import Observer
-from .opening import Identity
+from .opening import Identity, check_in_place, open_journal
 from .pending import Opening
 from .queue import Queue
 from .refusals import starts_nothing_more
@@ -52,6 +48,11 @@ from .starting import Starter
 from .state_dir import Ownership, StateDir
 from .stopping import mark_stopped, stop_all
 from .tasks import Tasks
+
+if TYPE_CHECKING:
+    from ..model.capabilities import Capabilities
+    from ..model.collecting import GcReport
+    from ..model.importing import ImportReport
 
 OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
 
@@ -152,7 +153,7 @@ class Supervisor(Observer):
         ownership = await Ownership.take(place, wait)
         failpoint("open.owned")
         try:
-            journal, ident = await opening.open_journal(place)
+            journal, ident = await open_journal(place)
         except BaseException:
             ownership.release()
             raise
@@ -263,15 +264,13 @@ class Supervisor(Observer):
         ``queue``: where no slot is free, wait for one (the run is ``queued``) instead of being
         refused; of those that wait, a greater ``priority`` (-100 to 100) goes first.  Neither is
         part of the request's identity.  ``host``: the process that asks, where it is not this one.
-
         ``policy``: how the program is confined.  ``lifetime``: ``scope`` for a run that its worker
         stops when this process (``host``) is gone.  ``window``: hold the program back once so many bytes
         of its output were not acknowledged (`acknowledge`); not part of the request's identity either.
 
         Raises ``INVALID_REQUEST``, ``IDEMPOTENCY_CONFLICT``, ``CAPACITY_EXHAUSTED``, ``ENFORCEMENT_REFUSED``,
         ``NO_SPACE``, ``BUSY``, ``JOURNAL_MISSING``, ``JOURNAL_MISMATCH``, ``JOURNAL_BEHIND``,
-        ``SUPERVISOR_CLOSED``.
-        A program that cannot be executed is no error here: the run's state is ``not_started``.
+        ``SUPERVISOR_CLOSED``.  A program that cannot be executed is no error here: it is ``not_started``.
         """
         self._lookup.check_open()
         if not self._admitting:
@@ -288,7 +287,7 @@ class Supervisor(Observer):
         )
         queueing = Queueing(queue, priority)
         prepared = Prepared(request, host or read_host(), self._identity.key, queueing, window=window)
-        opening.check_in_place(self._place, self._journal_inode)
+        check_in_place(self._place, self._journal_inode)
         return await asyncio.shield(self._tasks.spawn(self._starter.start(prepared)))
 
     def capacity(self) -> Capacity:
@@ -297,6 +296,8 @@ class Supervisor(Observer):
 
     async def capabilities(self) -> Capabilities:
         """What can be enforced of a policy and of limits here; see the function of this name."""
+        from .capabilities import capabilities  # all that plans know of; hardly ever asked for
+
         return await self._lookup.blocking(capabilities)
 
     async def resolve(
@@ -337,8 +338,7 @@ class Supervisor(Observer):
         ``collecting``.  Raises ``INVALID_REQUEST``, ``NO_SPACE``, ``BUSY``.
         """
         self._lookup.check_open()
-        asked = Criteria(older_than=older_than, keep=keep, max_bytes=max_bytes, label=label)
-        return await self._collector.gc(asked, apply, tell)
+        return await self._collector.gc((older_than, keep, max_bytes, label), apply, tell)
 
     async def import_(self, bundle: str | os.PathLike[str], *, by_uid: int | None = None) -> ImportReport:
         """Take the run in a bundle (a file) in, to be read here as the run of another directory.
