@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .tending import Tending
 
 _MOST_RUNS = 100  # what leaks a little is let go of in time
-_MOST_GROWTH = 8 * 1024  # KiB of its peak, since its first run
+_MOST_GROWTH = 4 * 1024  # KiB of its peak, since its first run
 _HANDED = 2  # descriptors: log and channel
 
 
