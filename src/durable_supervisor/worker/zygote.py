@@ -192,7 +192,7 @@ def main() -> None:
 
     from durable_supervisor.process.identity import warm
     from durable_supervisor.worker.main import close_strangers, work
-    from durable_supervisor.worker.rehearsal import rehearse
+    from durable_supervisor.worker.rehearsal import adapt
 
     close_strangers(CONTROL_FD)
     os.chdir("/")
@@ -203,7 +203,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     zygote = Zygote(socket.socket(fileno=CONTROL_FD))
     warm()
-    rehearse()  # the interpreter adapts code as it runs it: once here, for all
+    adapt()  # once here, for all workers
     # What is loaded now is shared with every worker: keep the collector from touching it.
     gc.collect()
     gc.freeze()
