@@ -21,14 +21,15 @@ HEAVY = ("rich", "pydantic", "sqlite3", "asyncio", "psutil", "structlog", "typer
 def loaded(*words: str, state_dir: Path | None = None) -> set[str]:
     """Which of the heavy modules one call imports."""
     code = (
-        "import os, sys\n"
+        "import atexit, os, sys\n"
         "from durable_supervisor.cli.main import main\n"
         "sys.argv = ['dsup', *sys.argv[1:]]\n"
         "leave = os._exit\n"
-        "def tell(code):\n"
+        "def tell(code=None):\n"
         f"    os.write(2, ' '.join(name for name in {HEAVY!r} if name in sys.modules).encode())\n"
-        "    leave(code)\n"
+        "    leave(code or 0)\n"
         "os._exit = tell\n"
+        "atexit.register(tell)\n"  # where a thread takes its time, that is how it leaves
         "main()\n"
     )
     done = subprocess.run(
