@@ -23,6 +23,7 @@ from durable_supervisor import (
     SupervisorError,
 )
 from durable_supervisor.model.events import Event, Kind
+from durable_supervisor.runlog.format import RECORD_MAGIC, SYNC
 from tests.contract.hosts import check_error, flip, kill_run, log_of
 from tests.contract.runs import Runs, check_gapless, open_runs
 
@@ -30,7 +31,11 @@ from tests.contract.runs import Runs, check_gapless, open_runs
 
 
 def cut(path: Path) -> None:
-    os.truncate(path, path.stat().st_size - 7)
+    """7 bytes of its last event, and with them the mark behind it, where it is synced."""
+    data = path.read_bytes()
+    last = data.rindex(RECORD_MAGIC)
+    end = last if data[last + len(RECORD_MAGIC)] == SYNC else len(data)
+    os.truncate(path, end - 7)
 
 
 def zeros(path: Path) -> None:
