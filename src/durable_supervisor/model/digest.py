@@ -17,6 +17,10 @@ from .request import Lifetime, StartRequest
 FIELDS = ("argv", "cwd", "env", "inherit_env", "stdin", "limits", "completion", "pty", "policy", "lifetime")
 
 
+# Made once: json.dumps makes another encoder for each call.
+_canonical = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode
+
+
 def request_digests(request: StartRequest, cwd: str, key: bytes) -> dict[str, str]:
     """``{field: hex digest}`` by the names in `FIELDS`.  ``cwd`` is the absolute directory.
 
@@ -57,4 +61,4 @@ def differing_fields(stored: Mapping[str, str], offered: Mapping[str, str]) -> l
 
 def _encode(value: object) -> bytes:
     # Lone surrogates (undecodable bytes of argv or env) survive as \\udcXX escapes.
-    return json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")
+    return _canonical(value).encode("ascii")

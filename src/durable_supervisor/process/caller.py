@@ -28,8 +28,11 @@ def outer_run() -> str | None:
 
 def read_umask() -> int:
     """Without changing it, which would race with other threads (proc(5), ``Umask``).  Raises OSError."""
-    with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    return 0o022
+    # By plain calls: every start asks for it, and a text file costs more than what the kernel does.
+    fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        status = os.read(fd, 4096)
+    finally:
+        os.close(fd)
+    at = status.find(b"\nUmask:")
+    return 0o022 if at < 0 else int(status[at + len(b"\nUmask:") :].split(maxsplit=1)[0], 8)

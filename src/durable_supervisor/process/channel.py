@@ -16,13 +16,16 @@ MAX_JSON = 64 * 1024 * 1024
 MAX_BLOB = 1 << 30
 
 
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+
+
 class FrameError(Exception):
     """The peer sent something that is no frame; only its connection is given up."""
 
 
 def encode_frame(message: dict[str, object], blob: bytes = b"") -> bytes:
     # ASCII JSON carries lone surrogates, which stand for undecodable bytes of argv and env.
-    text = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+    text = _encode(message).encode("ascii")
     return b"".join((_PREFIX.pack(len(text), len(blob)), text, blob))
 
 

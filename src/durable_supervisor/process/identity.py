@@ -86,14 +86,21 @@ def self_identity() -> ProcessIdentity:
 
 def probe(recorded: ProcessIdentity) -> Liveness:
     """Is the recorded process alive?  Never mistakes a reused pid for it."""
+    return look_up(recorded)[0]
+
+
+def look_up(recorded: ProcessIdentity) -> tuple[Liveness, ProcessIdentity | None]:
+    """As `probe`, and who has its pid now, where that is another process of this boot."""
     if recorded.boot_id != boot_id():
-        return Liveness.GONE
+        return Liveness.GONE, None
     if recorded.pid_ns != _namespace("pid") or recorded.time_ns != _namespace("time"):
-        return Liveness.UNPROVABLE
+        return Liveness.UNPROVABLE, None
     seen = read_identity(recorded.pid)
-    if seen is None or compare(recorded, seen) is Match.DIFFERENT:
-        return Liveness.GONE
-    return Liveness.ALIVE
+    if seen is None:
+        return Liveness.GONE, None
+    if compare(recorded, seen) is Match.DIFFERENT:
+        return Liveness.GONE, seen
+    return Liveness.ALIVE, None
 
 
 def _namespace(kind: str) -> str:

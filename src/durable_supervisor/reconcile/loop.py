@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 PAGE = 1000
 INTERVAL = 15.0
-GATHER_SECONDS = 0.02  # how long the mark of a run that nobody waits for waits for those of others
+GATHER_SECONDS = 0.05  # how long the mark of a run that nobody waits for waits for those of others
 # A word in a log costs disk syncs, some 10 to 30 ms.  Where more runs than these settle at
 # once (a power cut, every worker killed) the journal, which is the authority, says it alone.
 WORDS_AT_ONCE = 16

@@ -7,9 +7,9 @@ import time
 from typing import NamedTuple
 
 from ..journal.rows import RunRow
-from ..model.identity import Match, ProcessIdentity, compare
+from ..model.identity import ProcessIdentity
 from ..model.states import SETTLED_STATES, RunState
-from ..process.identity import Liveness, probe, read_identity
+from ..process.identity import Liveness, look_up
 from ..process.locks import LockState, probe_lock
 from ..process.shortage import is_shortage
 from ..runlog.evidence import LogEvidence, read_evidence
@@ -140,13 +140,9 @@ def _sighting(recorded: JsonDict | None, ended: bool) -> Sighting | None:
     if ended:
         return Sighting(identity, Liveness.GONE)
     try:
-        liveness = probe(identity)
-        now = read_identity(identity.pid) if liveness is Liveness.GONE else None
+        # After a reboot every pid is somebody else's: only a pid reused under this boot is news.
+        return Sighting(identity, *look_up(identity))
     except OSError as error:
         if is_shortage(error):
             raise
         return Sighting(identity, Liveness.UNPROVABLE)
-    # After a reboot every pid is somebody else's: only a pid reused under this boot is news.
-    if now is not None and now.boot_id == identity.boot_id and compare(identity, now) is Match.DIFFERENT:
-        return Sighting(identity, liveness, now)
-    return Sighting(identity, liveness)

@@ -7,6 +7,7 @@ beside one that has not folded the newest evidence yet.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ..journal.rows import RunRow
 from ..model.axis import all_axes
@@ -36,7 +37,8 @@ def view(row: RunRow, place: Place, *, check_log: bool = False) -> RunView:
     found = health(seen)
     if found is None and row.receipt is not None and seen.receipt is None:
         found = {"status": "cut_short"}  # whole records, but not the last: a tail or later segments are gone
-    return replace(_with_log(plain, seen), log_health=plain.log_health if found is None else found)
+    health_told = plain.log_health if found is None else found
+    return replace(plain, **_told_by_log(plain, seen), log_health=health_told)
 
 
 def of_row(row: RunRow) -> RunView:
@@ -84,36 +86,35 @@ def _lasting(seen: Observation, paths: RunPaths) -> Verdict:
 
 
 def _overlaid(plain: RunView, seen: Observation, verdict: Verdict) -> RunView:
-    known = _with_log(plain, seen)
-    known = replace(known, log_health=verdict.log_health or plain.log_health)
-    if verdict.kind is VerdictKind.REATTACH:
-        return replace(known, state=verdict.state)
-    return replace(
-        known,
-        state=verdict.state,
-        reason=verdict.reason,
-        outcome=verdict.outcome,
-        receipt=_receipt(verdict.receipt),
-        evidence=verdict.evidence,
-        retryable=verdict.retryable,
-    )
+    # All at once: a copy of so many fields costs as much as reading a short log.
+    told = _told_by_log(plain, seen)
+    told |= {"state": verdict.state, "log_health": verdict.log_health or plain.log_health}
+    if verdict.kind is not VerdictKind.REATTACH:
+        told |= {
+            "reason": verdict.reason,
+            "outcome": verdict.outcome,
+            "receipt": _receipt(verdict.receipt),
+            "evidence": verdict.evidence,
+            "retryable": verdict.retryable,
+        }
+    return replace(plain, **told)
 
 
-def _with_log(plain: RunView, seen: Observation) -> RunView:
+def _told_by_log(plain: RunView, seen: Observation) -> dict[str, Any]:
+    """Fields of the view, by name."""
     worker = plain.worker if seen.worker is None else seen.worker.identity.to_dict()
     program = plain.program if seen.program is None else seen.program.identity.to_dict()
     asked = seen.asked
-    return replace(
-        plain,
-        worker=worker,
-        program=program,
-        head=seen.told_head,
-        stdin=_text(asked.get("stdin")),
-        pty=_object(asked.get("pty")),
-        policy=_object(asked.get("policy")),
-        lifetime=_text(asked.get("lifetime")),
-        enforcement=seen.enforcement,
-    )
+    return {
+        "worker": worker,
+        "program": program,
+        "head": seen.told_head,
+        "stdin": _text(asked.get("stdin")),
+        "pty": _object(asked.get("pty")),
+        "policy": _object(asked.get("policy")),
+        "lifetime": _text(asked.get("lifetime")),
+        "enforcement": seen.enforcement,
+    }
 
 
 def _receipt(told: dict[str, object] | None) -> dict[str, object] | None:

@@ -91,6 +91,8 @@ class Prepared:
 
     def _check_stored(self) -> None:
         """Raises ``INVALID_REQUEST`` for a secret in what is stored as it is."""
+        if not self.secrets:
+            return
         request = self.request
         stored = {
             "request_id": [request.request_id],

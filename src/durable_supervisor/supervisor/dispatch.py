@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from ..journal.connection import Journal
-from ..journal.rows import Admission
+from ..journal.rows import Admission, RunRow
 from ..process import forks
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
@@ -101,13 +101,13 @@ class Dispatcher:
             raise
         failpoint("start.committed")
         if admission.kind in ("new", "retry"):
-            return admission, await self._hand_over(prepared, work)
+            return admission, await self._hand_over(prepared, work, admission.row)
         work.let_go(None)
         if admission.kind == "conflict":
             raise conflict(admission)
         return admission, NOT_KNOWN
 
-    async def _hand_over(self, prepared: Prepared, work: AdmitWork) -> str:
+    async def _hand_over(self, prepared: Prepared, work: AdmitWork, row: RunRow) -> str:
         """Give the locked log to a worker.  Whatever goes wrong, the evidence says how far it came."""
         assert work.place is not None  # noqa: S101  an admitted request has one
         place, paths, log = work.place, work.paths(), work.log
@@ -119,7 +119,7 @@ class Dispatcher:
         except OSError:  # no descriptor to be had: nobody will ever run this attempt
             forks.close(log)
             return "closed"
-        link = WorkerLink(place.run_id, ours, self._news)
+        link = WorkerLink(row, ours, self._news)
         try:
             link.send_ahead(prepared.spec_frame(place, paths, queued=work.queued))
             link.worker = await self._workers.start(
@@ -139,8 +139,7 @@ class Dispatcher:
             earlier.close()
         self.links[place.run_id] = link
         try:
-            async with asyncio.timeout(SPEC_SECONDS):
-                await link.hand_over()
+            await link.hand_over(SPEC_SECONDS)
         except OSError:  # a worker that does not get all of it never begins
             link.close()
             self.links.pop(place.run_id, None)
@@ -151,9 +150,9 @@ class Dispatcher:
     async def until_ended(self, run_id: str, timeout: float | None) -> bool:
         """Return when its worker says that all is over, or in time.  False: it said so, or is not ours."""
         link = self.links.get(run_id)
-        if link is None or link.ended.done():
+        if link is None or link.ended:
             return False
-        await asyncio.wait((link.ended,), timeout=timeout)
+        await link.until_ended(timeout)
         return True
 
     def _news(self, run_id: str) -> None:
@@ -168,10 +167,11 @@ class Dispatcher:
 
 
 async def _first_word(link: WorkerLink) -> str:
+    # A silent worker is not a dead one.
+    patience = asyncio.get_running_loop().call_later(FIRST_WORD_SECONDS, link.say_first, NOT_KNOWN)
     try:
-        async with asyncio.timeout(FIRST_WORD_SECONDS):
-            word = await asyncio.shield(link.first_word)
-    except TimeoutError:
-        return NOT_KNOWN  # a silent worker is not a dead one
+        word = await link.first_word
+    finally:
+        patience.cancel()
     failpoint("start.answered")
     return word

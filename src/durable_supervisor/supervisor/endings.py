@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from ..journal.rows import RunRow
+from ..journal.connection import Journal
+from ..journal.listing import all_judged
 from ..model.errors import SupervisorError
 from ..model.states import SETTLED_STATES
 from ..reconcile.loop import Reconciler
@@ -65,9 +66,9 @@ class Endings:
         if self._watching:
             self._tasks.spawn_unawaited(self._watch(run_id))
 
-    async def adopt(self, rows: Iterable[RunRow]) -> None:
+    async def adopt(self, journal: Journal) -> None:
         """Runs of an earlier owner, and quarantined ones: be told when what they wait for has ended."""
-        for row in rows:
+        for row in await journal.read(all_judged):
             if not self._watching:
                 return
             await self._watch(row.run_id)
@@ -82,7 +83,7 @@ class Endings:
 
     def _mark_if_running(self, run_id: str) -> None:
         link = self._links.get(run_id)
-        if link is not None and not link.ended.done() and not self._lookup.closed:
+        if link is not None and not link.ended and not self._lookup.closed:
             self._reconciler.mark(run_id)
 
     async def _watch(self, run_id: str) -> None:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
+from ..journal.rows import RunRow
 from ..model.identity import ProcessIdentity
 from ..process import forks
 from ..process.channel import FrameError, FrameParser, encode_frame
@@ -25,14 +26,16 @@ class WorkerLink:
     """The channel (a socket of `forks.socketpair`) to a worker that this process started.
 
     Messages only say *look*: every fact is read from the run log.  ``first_word``
-    resolves at the first of queued, released, not started, or the channel's end.
+    resolves at the first of queued, released, not started, the channel's end, or a word of ours.
     """
 
-    def __init__(self, run_id: str, channel: socket.socket, on_news: OnNews) -> None:
-        self.run_id = run_id
+    def __init__(self, row: RunRow, channel: socket.socket, on_news: OnNews) -> None:
+        self.row = row  # as admitted
+        self.run_id = row.run_id
         loop = asyncio.get_running_loop()
         self.first_word: asyncio.Future[str] = loop.create_future()
-        self.ended: asyncio.Future[None] = loop.create_future()
+        self.ended = False  # the worker said so, or the channel has
+        self._awaiting_end: set[asyncio.Future[None]] = set()
         self._loop = loop
         self._channel = channel
         self._on_news = on_news
@@ -45,15 +48,31 @@ class WorkerLink:
         self._sending: set[asyncio.Task[None]] = set()
         channel.setblocking(False)
 
+    async def until_ended(self, timeout: float | None) -> None:
+        """Return when it has, at the latest after ``timeout`` seconds."""
+        if self.ended:
+            return
+        waiter = self._loop.create_future()  # each its own: one that is cancelled takes no other with it
+        self._awaiting_end.add(waiter)
+        try:
+            if timeout is None:
+                await waiter
+            else:
+                await asyncio.wait((waiter,), timeout=timeout)
+        finally:
+            self._awaiting_end.discard(waiter)
+
     def send_ahead(self, frame: bytes) -> None:
         """Put as much of the spec on the channel as fits, for the worker to find when it begins."""
         sent = self._channel.send(frame)
         self._unsent = frame[sent:]
 
-    async def hand_over(self) -> None:
-        """Send the rest of the spec.  Raises OSError when the worker is gone before it has all of it."""
-        async with self._turn:  # nothing else may get in between
-            if self._unsent:
+    async def hand_over(self, seconds: float) -> None:
+        """Send the rest of the spec.  Raises OSError when the worker is gone, or ``seconds`` are over, before
+        it has all of it.
+        """
+        if self._unsent:
+            async with asyncio.timeout(seconds), self._turn:  # nothing else may get in between
                 await self._loop.sock_sendall(self._channel, self._unsent)
             self._unsent = b""
         self._loop.add_reader(self._channel.fileno(), self._ready)
@@ -140,18 +159,21 @@ class WorkerLink:
     def _heard(self, word: str) -> None:
         if word not in ("queued", "released", "not_started", "finished"):
             return
-        if not self.first_word.done():
-            self.first_word.set_result(word)
+        self.say_first(word)
         if word == "queued":
             return
         if word == "released":
             self._on_news(self.run_id)
             return
         self.told_end = True
-        if not self.ended.done():
-            # Whoever waits may read the log now; the fold waits for the channel's end, when the
-            # lock is free and the receipt needs no second proof.
-            self.ended.set_result(None)
+        # Whoever waits may read the log now; the fold waits for the channel's end, when the
+        # lock is free and the receipt needs no second proof.
+        self._end()
+
+    def say_first(self, word: str) -> None:
+        """Unless there was a word already."""
+        if not self.first_word.done():
+            self.first_word.set_result(word)
 
     def _freed(self, pid: object) -> None:
         if self.worker is not None and isinstance(pid, int):
@@ -164,10 +186,15 @@ class WorkerLink:
             if not asked.done():
                 asked.set_result(None)
         self._asked.clear()
-        if not self.first_word.done():
-            self.first_word.set_result(word)
-        if not self.ended.done():
-            self.ended.set_result(None)
+        self.say_first(word)
+        self._end()
+
+    def _end(self) -> None:
+        self.ended = True
+        for waiter in self._awaiting_end:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._awaiting_end.clear()
 
 
 class ExitWatch:

@@ -15,6 +15,8 @@ from ..model.page import Page
 from ..model.states import RunState
 from ..model.view import RunView
 from ..process.shortage import is_shortage
+from ..reconcile.observe import Place
+from ..reconcile.view import view
 from ..runlog.paths import RunPaths
 from .hosting import short_of
 from .imported import ImportedRow
@@ -128,6 +130,10 @@ class Lookup:
         if isinstance(row, ImportedRow):
             raise is_imported(row.run_id, refusal)
         return row
+
+    async def seen(self, row: RunRow, place: Place) -> RunView:
+        """As `view`, of an own run whose row is known."""
+        return await self._read(lambda: view(row, place))
 
     async def view(self, run: str, *, live: bool = False) -> RunView:
         return await self._read(lambda: self._reading.inspect(run, live=live))

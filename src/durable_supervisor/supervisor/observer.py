@@ -221,7 +221,9 @@ class Observer:
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
         end = WorkerEnd()
-        await self._until_known(run, timeout)
+        told = await self._told_end(run, timeout)
+        if told is not None and told.state is RunState.FINISHED:
+            return told
         while True:
             seen = await self._lookup.view(run)
             if seen.state in OVER or seen.imported is not None:
@@ -310,8 +312,9 @@ class Observer:
 
     # What an owner knows better.
 
-    async def _until_known(self, run: str, timeout: float | None) -> None:
-        """Before the first look at a run that is not over: nothing is to be seen sooner."""
+    async def _told_end(self, run: str, timeout: float | None) -> RunView | None:
+        """The run by its log, once its worker has told this owner that it is over; None where it has not."""
+        return None
 
     async def _until_news(self, seen: RunView, end: WorkerEnd, timeout: float | None) -> None:
         """Something may have changed about this run's end."""

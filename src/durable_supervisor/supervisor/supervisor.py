@@ -75,16 +75,15 @@ class Supervisor(Observer):
         slots: Slots,
     ) -> None:
         super().__init__(place)
-        self._ownership = ownership
+        self._ownership, self._admitting = ownership, True
         self._journal, self._commits = journal, journal.bell
-        self._identity = ident
-        self._clock = clock
-        self._admitting = True
+        self._identity, self._clock = ident, clock
         self._loop = asyncio.get_running_loop()
         self._journal_inode = os.lstat(place.journal).st_ino
+        self._evidence = Place(place.runs, ident.directory_id, boot_id())
         self._reconciler = Reconciler(
             journal,
-            Place(place.runs, ident.directory_id, boot_id()),
+            self._evidence,
             clock,
             on_change=self._changed,
             on_error=report,
@@ -164,7 +163,7 @@ class Supervisor(Observer):
             await sup._queue.load(place.runs, sup._lookup.blocking)
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
             sweepers = (sup._leftovers, sup._collector, sup._importer)
-            for work in (sup._adopt(), *(one.sweep() for one in sweepers)):
+            for work in (sup._endings.adopt(journal), *(one.sweep() for one in sweepers)):
                 sup._tasks.spawn_unawaited(work)
         except BaseException:
             await sup.close()
@@ -200,7 +199,7 @@ class Supervisor(Observer):
         await self._tasks.settle()  # a start under way is finished whole
         self._lookup.closed = True
         for run_id, link in self._dispatcher.links.items():
-            if link.ended.done():  # who waited for it has seen its receipt: the journal shall have it too
+            if link.ended:  # who waited for it has seen its receipt: the journal shall have it too
                 self._reconciler.mark(run_id)
         if self._background is not None:
             self._background.cancel()
@@ -288,7 +287,7 @@ class Supervisor(Observer):
         queueing = Queueing(queue, priority)
         prepared = Prepared(request, host or read_host(), self._identity.key, queueing, window=window)
         check_in_place(self._place, self._journal_inode)
-        return await asyncio.shield(self._tasks.spawn(self._starter.start(prepared)))
+        return await self._tasks.see_through(self._starter.start(prepared))
 
     def capacity(self) -> Capacity:
         """The limits, and how many runs hold a slot and wait for one now."""
@@ -365,21 +364,22 @@ class Supervisor(Observer):
         self, run_id: str, message: dict[str, object], blob: bytes
     ) -> dict[str, object] | None:
         link = self._dispatcher.links.get(run_id)
-        return None if link is None or link.ended.done() else await link.ask(message, blob)
+        return None if link is None or link.ended else await link.ask(message, blob)
 
     async def _tell_directly(self, run_id: str, message: dict[str, object]) -> bool:
         link = self._dispatcher.links.get(run_id)
-        return link is not None and not link.ended.done() and await link.tell(message)
+        return link is not None and not link.ended and await link.tell(message)
 
     async def _until_news(self, seen: RunView, end: WorkerEnd, timeout: float | None) -> None:
         if not await self._dispatcher.until_ended(seen.id, timeout):
             await super()._until_news(seen, end, timeout)
 
-    async def _until_known(self, run: str, timeout: float | None) -> None:
-        await self._dispatcher.until_ended(run, timeout)
-
-    async def _adopt(self) -> None:
-        await self._endings.adopt(await self._journal.read(all_judged))
+    async def _told_end(self, run: str, timeout: float | None) -> RunView | None:
+        link = self._dispatcher.links.get(run)
+        if link is None:
+            return None
+        await link.until_ended(timeout)
+        return await self._lookup.seen(link.row, self._evidence) if link.told_end else None
 
     def _account(self, row: RunRow) -> None:
         self._slots.note(row)

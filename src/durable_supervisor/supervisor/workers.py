@@ -177,20 +177,17 @@ class _Zygote:
             del self._answers[run_id]
             return f"zygote unreachable ({error.errno})"
         failpoint("start.zygote_asked")
+        patience = self._loop.call_later(_ANSWER_SECONDS, _settle, answer, "silent", 0)
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                word, number = await answer
-        except TimeoutError:
-            # Silent, so what it did is not known: end it, and let the lock tell.
-            if self._watch is not None:
-                self._watch.kill()
-            await asyncio.shield(self._gone)
-            return "zygote silent"
+            word, number = await answer
         finally:
+            patience.cancel()
             self._answers.pop(run_id, None)
-        if word == "died":
+        if word == "silent" and self._watch is not None:
+            self._watch.kill()  # what it did is not known: end it, and let the lock tell
+        if word in ("silent", "died"):
             await asyncio.shield(self._gone)
-            return "zygote died"
+            return f"zygote {word}"
         return None if word == "pid" else f"fork refused ({number})"
 
     def close(self) -> None:
@@ -199,8 +196,7 @@ class _Zygote:
             forks.close_socket(self._control)
         self.dead = True
         for answer in self._answers.values():
-            if not answer.done():
-                answer.set_result(("died", 0))
+            _settle(answer, "died", 0)
 
     def _answered(self) -> None:
         try:
@@ -214,10 +210,15 @@ class _Zygote:
             return
         run_id, word, number = message.decode("ascii").split(" ")
         waiting = self._answers.get(run_id)
-        if waiting is not None and not waiting.done():
-            waiting.set_result((word, int(number)))
+        if waiting is not None:
+            _settle(waiting, word, int(number))
 
     def _exited(self) -> None:
         if not self._gone.done():
             self._gone.set_result(None)
         self.close()
+
+
+def _settle(answer: asyncio.Future[tuple[str, int]], word: str, number: int) -> None:
+    if not answer.done():
+        answer.set_result((word, number))
