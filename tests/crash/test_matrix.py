@@ -30,6 +30,7 @@ from tests.crash.harness import (
 )
 from tests.crash.queued import QUEUE_HOST, WAITING
 from tests.crash.world import World, check_guarantees
+from tests.imports.test_killed import IMPORTS, REMOVALS
 from tests.support import eventually
 from tests.upkeep.points import BACKUPS
 
@@ -174,7 +175,7 @@ def test_every_failpoint_of_the_source_has_its_row() -> None:
         for name in named.findall(path.read_text())
     }
     covered = {*WORKER, *HOST, *ZYGOTE, *WORDS, *REPAIRS, *RESOLVES, *RECOVERIES, *SWEEPS}
-    covered |= {*QUEUE_HOST, *WAITING, *COLLECTIONS, *REOPENINGS, *BACKUPS}
+    covered |= {*QUEUE_HOST, *WAITING, *COLLECTIONS, *REOPENINGS, *BACKUPS, *IMPORTS, *REMOVALS}
     # The example in the module's own description is no step.
     assert source == covered
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 from pathlib import Path
 
-from durable_supervisor import Command, ErrorCode, Observer, RunState, Supervisor
+import pytest
+
+from durable_supervisor import Command, ErrorCode, Observer, RunState, Supervisor, SupervisorError
 from durable_supervisor.bundle.reader import BundleReader
+from durable_supervisor.upkeep.verify import verify
 from durable_supervisor.wire.documents import validate
 from tests.contract.hosts import flip, log_of, refused
 from tests.contract.runs import Marker
@@ -240,3 +244,50 @@ async def test_ids_that_begin_alike(state_dir: Path, theirs: Theirs) -> None:
         async with refused(ErrorCode.AMBIGUOUS_RUN) as caught:
             await sup.inspect(run.id[0])
         assert {run.id, theirs.view.id} <= set(caught().details["candidates"])  # type: ignore[call-overload]
+
+
+async def test_a_report_more_or_less_is_the_same_run(state_dir: Path, theirs: Theirs, tmp_path: Path) -> None:
+    def change(found: dict[str, bytes]) -> None:
+        found["report.html"] = b"<p>hello"
+
+    other = remade(theirs.bundle, tmp_path / "other.zip", change)
+    async with Supervisor.open(state_dir) as sup:
+        await sup.import_(other)
+        assert (await sup.import_(theirs.bundle)).admission == "already"
+
+
+async def test_a_caller_that_is_gone_leaves_a_whole_import(state_dir: Path, theirs: Theirs) -> None:
+    async with Supervisor.open(state_dir) as sup:
+        asking = asyncio.create_task(sup.import_(theirs.bundle))
+        await asyncio.sleep(0)  # it has begun
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+        async def is_there() -> bool:
+            return [view.id for view in (await sup.list()).runs] == [theirs.view.id]
+
+        await eventually_async(is_there)
+        assert (await sup.import_(theirs.bundle)).admission == "already"
+    assert (await verify(state_dir)).findings == []
+
+
+async def test_an_owner_that_closes_meanwhile(state_dir: Path, theirs: Theirs) -> None:
+    """All of it, or a typed refusal and nothing."""
+    async with Supervisor.open(state_dir) as sup:
+        asking = asyncio.create_task(sup.import_(theirs.bundle))
+        await asyncio.sleep(0)
+    try:
+        there = [(await asking).run_id]
+    except SupervisorError as error:
+        assert error.code is ErrorCode.SUPERVISOR_CLOSED  # noqa: PT017
+        there = []
+    async with Observer.open(state_dir) as seen:
+        assert [view.id for view in (await seen.list()).runs] == there
+    assert len({name.partition("/")[0] for name in imported(state_dir)}) == len(there)
+
+
+async def test_many_at_once(state_dir: Path, theirs: Theirs) -> None:
+    async with Supervisor.open(state_dir) as sup:
+        told = await asyncio.gather(*(sup.import_(theirs.bundle) for _ in range(4)))
+    assert sorted(one.admission for one in told) == ["already", "already", "already", "imported"]

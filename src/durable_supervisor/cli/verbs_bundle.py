@@ -72,10 +72,10 @@ def _export(shared: Settings, run: str, output: str, *, report: bool, force: boo
 
 def _write(reading: Reading, run: str, file: NewFile, *, report: bool) -> RunView:
     from durable_supervisor.bundle.export import export as write_bundle
-    from durable_supervisor.supervisor.imported import BUNDLE, ImportedRow
+    from durable_supervisor.supervisor.imported import BUNDLE, is_imported
 
     row = reading.row(run)
-    if isinstance(row, ImportedRow):
+    if is_imported(row):
         with open(row.home.file(BUNDLE), "rb") as bundle:
             while data := bundle.read(_CHUNK):
                 file.write(data)

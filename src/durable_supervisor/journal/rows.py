@@ -106,6 +106,11 @@ class RunRow:
             raise corrupt(problem, Phase.READ) from error
 
     @property
+    def imported(self) -> bool:
+        """Does it only stand for a row, of a run that is another directory's?"""
+        return False
+
+    @property
     def collected(self) -> bool:
         """Is this a tombstone?  Then its log is gone, or going."""
         return self.collected_ns is not None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .events import iso_time
 from .forms import wall_ns
-from .importing import ImportMark
 from .outcome import Outcome
 from .schema import schema_name
 from .states import RunState
+
+if TYPE_CHECKING:
+    from .importing import ImportMark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,13 @@ class RunView:
                 "created_ns": wall_ns(form["created_at"]),
                 "updated_ns": wall_ns(form["updated_at"]),
                 "collected_ns": None if collected is None else wall_ns(collected),
-                "imported": None if imported is None else ImportMark.from_dict(imported),
+                "imported": None if imported is None else _mark(imported),
                 "outcome": None if form["outcome"] is None else Outcome.from_dict(form["outcome"]),
             }
         )
+
+
+def _mark(form: Mapping[str, Any]) -> ImportMark:
+    from .importing import ImportMark  # most runs are their directory's own
+
+    return ImportMark.from_dict(form)

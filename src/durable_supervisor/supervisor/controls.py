@@ -18,7 +18,7 @@ from ..runlog.paths import RunPaths
 from .dial import Dial, dial_patiently, not_confirmed
 from .follow import identity
 from .lookup import Lookup
-from .refusals import is_imported
+from .refusals import out_of_reach
 
 Message = dict[str, object]
 
@@ -132,7 +132,7 @@ class Controller:
         """The run, which is this directory's own.  Raises ``NOT_RUNNING`` for an imported one."""
         seen = await self._lookup.view(run)
         if seen.imported is not None:
-            raise is_imported(seen.id, ErrorCode.NOT_RUNNING)
+            raise out_of_reach(seen.id, ErrorCode.NOT_RUNNING)
         return seen
 
     async def _control(self, run: str, message: Message, blob: bytes, timeout: float) -> ControlReceipt:

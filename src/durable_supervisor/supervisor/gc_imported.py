@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..journal.collecting import KeptRun
 from ..model.errors import SupervisorError
 from ..process.failpoints import failpoint
 from ..process.shortage import is_shortage
 from .gc_plan import Sighting
-from .imported import GOING, Home, ImportedRow, homes
+from .imported import GOING, Home, homes
 from .logs import report
+
+if TYPE_CHECKING:
+    from .imported_files import ImportedRow
 
 
 def see_imported(folder: str) -> list[Sighting]:

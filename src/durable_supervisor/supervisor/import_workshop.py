@@ -26,6 +26,7 @@ from ..runlog.paths import RunPaths
 from ..runlog.tree import sync_all
 from .import_plan import Staged, refusal
 from .imported import BUNDLE, LOGS, MARK, WORKSHOP, homes, name_of
+from .imported_files import FORMAT
 from .state_dir import StateDir
 
 
@@ -73,7 +74,8 @@ class Workshop:
             version=staged.manifest.version,
             sha256=staged.sha256,
         )
-        self._write(MARK, [json.dumps(mark.to_dict(), indent=1).encode("ascii")])
+        form = {"format": FORMAT, **mark.to_dict()}
+        self._write(MARK, [json.dumps(form, indent=1).encode("ascii")])
         sync_all(self._path)
         failpoint("import.synced")
         folder = self._place.imported

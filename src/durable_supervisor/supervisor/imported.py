@@ -17,13 +17,15 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from ..journal.rows import RunRow
 from ..model.errors import SupervisorError
 from ..model.ids import RUN_ID_LENGTH
 from ..model.view import RunView
-from ..runlog.paths import RunPaths
+
+if TYPE_CHECKING:
+    from .imported_files import ImportedRow
 
 BUNDLE = "bundle.zip"
 MARK = "import.json"
@@ -34,8 +36,7 @@ _NAME = re.compile(rf"([1-9][0-9]{{0,17}})\.([0-9a-z]{{{RUN_ID_LENGTH}}})")
 _CACHED = 256
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Home:
+class Home(NamedTuple):
     """Where one imported run lies."""
 
     serial: int
@@ -46,16 +47,9 @@ class Home:
         return os.path.join(self.path, name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedRow(RunRow):
-    """What an imported run has in place of a row: its bundle's, in the state that the bundle shows it in."""
-
-    home: Home
-    view: RunView
-
-    @property
-    def paths(self) -> RunPaths:
-        return RunPaths(self.home.file(LOGS), self.shard, self.run_id)
+def is_imported(row: RunRow) -> TypeGuard[ImportedRow]:
+    """Is it no row of the journal's?"""
+    return row.imported
 
 
 def name_of(serial: int, run_id: str) -> str:

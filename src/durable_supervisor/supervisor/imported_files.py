@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..bundle.archive import MAX_DOCUMENT
@@ -18,17 +18,36 @@ from ..model.answers import FeedEntry
 from ..model.errors import ErrorCode, Phase, SupervisorError, unknown_run
 from ..model.forms import wall_ns
 from ..model.importing import ImportMark
+from ..model.view import RunView
 from ..process.shortage import is_shortage
 from ..runlog.files import NotRegularError, open_regular
-from .imported import MARK, Home, ImportedRow
+from ..runlog.paths import RunPaths
+from .imported import LOGS, MARK, Home
 
+FORMAT = 1  # of a folder in ``imported``
 _BAD = (FormatError, KeyError, TypeError, ValueError, AttributeError, RecursionError, NotRegularError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRow(RunRow):
+    """What an imported run has in place of a row: its bundle's, in the state that the bundle shows it in."""
+
+    home: Home
+    view: RunView
+
+    @property
+    def imported(self) -> bool:
+        return True
+
+    @property
+    def paths(self) -> RunPaths:
+        return RunPaths(self.home.file(LOGS), self.shard, self.run_id)
 
 
 def load(home: Home) -> ImportedRow:
     """What is kept of a run.  Raises ``UNKNOWN_RUN`` once it is gone, ``STATE_DIR_REFUSED`` for damage."""
     with _judged(home):
-        mark = ImportMark.from_dict(_document(home, MARK))
+        mark = mark_of(_document(home, MARK))
         view = view_of(_document(home, RUN))
         row = row_of(_document(home, JOURNAL))
         if not home.run_id == view.id == row.run_id:
@@ -37,6 +56,13 @@ def load(home: Home) -> ImportedRow:
     view = replace(view, serial=home.serial, retryable=False, live=None, imported=mark)
     told = {field.name: getattr(row, field.name) for field in fields(RunRow)}
     return ImportedRow(**{**told, "serial": home.serial, "state": view.state}, home=home, view=view)
+
+
+def mark_of(form: dict[str, Any]) -> ImportMark:
+    """From ``import.json``.  Raises `FormatError`, KeyError, TypeError, ValueError."""
+    if form["format"] > FORMAT:
+        raise FormatError(f"format {form['format']} is newer than this program ({FORMAT})")
+    return ImportMark.from_dict(form)
 
 
 def history(row: ImportedRow) -> History:

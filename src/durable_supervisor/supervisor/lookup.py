@@ -19,9 +19,9 @@ from ..reconcile.observe import Place
 from ..reconcile.view import view
 from ..runlog.paths import RunPaths
 from .hosting import short_of
-from .imported import ImportedRow
+from .imported import is_imported
 from .reading import Reading
-from .refusals import is_imported
+from .refusals import out_of_reach
 from .state_dir import StateDir
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ class Lookup:
         Raises ``refusal`` for that.
         """
         row = await self.row(run)
-        if isinstance(row, ImportedRow):
-            raise is_imported(row.run_id, refusal)
+        if is_imported(row):
+            raise out_of_reach(row.run_id, refusal)
         return row
 
     async def seen(self, row: RunRow, place: Place) -> RunView:

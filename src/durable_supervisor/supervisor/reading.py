@@ -25,7 +25,7 @@ from ..reconcile.observe import PATIENCE, Place
 from ..reconcile.view import view
 from ..runlog.paths import RunPaths, find_run
 from ..runlog.reader import LogReader
-from .imported import ImportedRow, Imports
+from .imported import Imports, is_imported
 from .live import with_live_figures
 from .state_dir import StateDir, owner_pid
 
@@ -96,7 +96,7 @@ class Reading:
     def inspect(self, run: str, *, live: bool = False) -> RunView:
         """The run as it is now; ``live`` adds figures of its running tree, and its log's health."""
         row = self.row(run)
-        if isinstance(row, ImportedRow):
+        if is_imported(row):
             return row.view
         seen = view(row, self.evidence_place(row), check_log=live)
         if not row.collected and not self._log_is_there(row):  # collected since its row was read?
@@ -158,7 +158,7 @@ class Reading:
         """
         if not row.collected and self._log_is_there(row):
             return
-        if isinstance(row, ImportedRow):
+        if is_imported(row):
             self._imports.row(row.home)  # raises where it is gone as a whole
             return
         now = self._read(lambda conn: runs.get(conn, row.run_id))
@@ -201,7 +201,7 @@ class Reading:
         """Everything that the journal holds about one run."""
         from ..journal import history  # for a bundle alone
 
-        if isinstance(row, ImportedRow):
+        if is_imported(row):
             from . import imported_files
 
             return imported_files.history(row)
@@ -212,9 +212,7 @@ class Reading:
         return owner_pid(self._place) is not None
 
     def paths(self, row: RunRow) -> RunPaths:
-        return (
-            row.paths if isinstance(row, ImportedRow) else RunPaths(self._place.runs, row.shard, row.run_id)
-        )
+        return row.paths if is_imported(row) else RunPaths(self._place.runs, row.shard, row.run_id)
 
     def evidence_place(self, row: RunRow | None = None) -> Place:
         """Where the reconciler's readers look.  A row that came from the logs cannot be foreign to them."""

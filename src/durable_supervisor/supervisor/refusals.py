@@ -22,7 +22,7 @@ def starts_nothing_more() -> SupervisorError:
     )
 
 
-def is_imported(run_id: str, code: ErrorCode) -> SupervisorError:
+def out_of_reach(run_id: str, code: ErrorCode) -> SupervisorError:
     """``code``, about a run that can only be read."""
     return SupervisorError(
         code,

@@ -39,8 +39,8 @@ def check_files(path: str, report: VerifyReport, known: Known, *, owned: bool) -
     """``known``: does the journal have a row of this run?  ``owned``: runs may be started meanwhile."""
     _check_entry(path, report)
     for folder, folders, names in os.walk(path, onerror=lambda error: _unreadable(error, path, report)):
-        folders.sort()
         place = os.path.relpath(folder, path)
+        folders[:] = sorted(name for name in folders if place != IMPORTED or check_imports.is_settled(name))
         for name in sorted([*folders, *names]):
             entry = os.path.join(folder, name)
             if not _belongs(path, place, name):
@@ -51,6 +51,8 @@ def check_files(path: str, report: VerifyReport, known: Known, *, owned: bool) -
 
 
 def _unreadable(error: OSError, path: str, report: VerifyReport) -> None:
+    if isinstance(error, FileNotFoundError):
+        return  # gone since it was listed
     if is_shortage(error):
         raise error
     where = os.fsdecode(error.filename or path)

@@ -27,8 +27,6 @@ _AGAIN = "move its folder away and import the bundle again"
 
 def belongs(parts: list[str], name: str) -> bool:
     """Has ``imported`` a place for this name?  ``parts``: the folders on the way to it, from there on."""
-    if parts and (parts[0] == WORKSHOP or parts[0].startswith(GOING)):
-        return True  # half made, or half removed, by one who is at work or was killed
     if not parts:
         return name == WORKSHOP or home_of("", name.removeprefix(GOING)) is not None
     if len(parts) == 1:
@@ -36,6 +34,11 @@ def belongs(parts: list[str], name: str) -> bool:
     if len(parts) <= 3:
         return parts[1] == LOGS and (len(parts) == 2 or bool(_IN_SHARD.fullmatch(name)))
     return parse_segment_name(name) is not None
+
+
+def is_settled(name: str) -> bool:
+    """Is a folder neither half made nor half removed, by one who is at work or was killed?"""
+    return name != WORKSHOP and not name.startswith(GOING)
 
 
 def check_imports(folder: str, report: VerifyReport, check: Callable[[], None]) -> None:
