@@ -127,6 +127,7 @@ def go_on(world: World, host: Host, stands: list[tuple[int, int]], *, kill: bool
     if not kill:
         world.ledger.open_gate()
         with contextlib.suppress(Refused):
+            host.opened()  # or it was refused for want of space, and has left
             host.ask("reconcile")
     host.kill()
 
