@@ -13,7 +13,6 @@ or holds a slot.  Their serials come out of the same row of numbers as those of 
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -32,8 +31,8 @@ MARK = "import.json"
 LOGS = "runs"
 WORKSHOP = ".new"  # what is being imported; whoever owns the directory next removes it
 GOING = ".gone."  # before the name of one that is being collected
-_NAME = re.compile(rf"([1-9][0-9]{{0,17}})\.([0-9a-z]{{{RUN_ID_LENGTH}}})")
-_CACHED = 256
+_DIGITS = 18  # of a serial, which SQLite holds in 64 bits
+_CACHED = 64
 
 
 class Home(NamedTuple):
@@ -59,8 +58,11 @@ def name_of(serial: int, run_id: str) -> str:
 
 def home_of(folder: str, name: str) -> Home | None:
     """What a name in ``imported`` stands for; None for anything else."""
-    found = _NAME.fullmatch(name)
-    return None if found is None else Home(int(found[1]), found[2], os.path.join(folder, name))
+    serial, _, run_id = name.partition(".")
+    numbered = name.isascii() and serial.isdigit() and serial[0] != "0" and len(serial) <= _DIGITS
+    if not numbered or len(run_id) != RUN_ID_LENGTH or not run_id.isalnum() or name != name.lower():
+        return None
+    return Home(int(serial), run_id, os.path.join(folder, name))
 
 
 def homes(folder: str) -> list[Home]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from tests.lab.model import actors
+from tests.lab.model import actors, foreign
 from tests.lab.model.books import READERS, SCRIPTS, WEIGHTS
 from tests.lab.model.driver import Driver, Follower, Request
 from tests.lab.model.herd import Child
@@ -138,6 +138,10 @@ def gc(driver: Driver, rng: random.Random) -> None:
     ask_anybody(driver, rng, "gc", roles=STARTERS, older_than=0, apply=True)
 
 
+def import_(driver: Driver, rng: random.Random) -> None:
+    ask_anybody(driver, rng, "import_", roles=STARTERS, bundle=foreign.bundle(driver.folder))
+
+
 def call(driver: Driver, rng: random.Random) -> None:
     """A command line, beside whoever is there."""
     runs = [request.run_id for request in recent(driver)]
@@ -253,5 +257,6 @@ KILLS = {"worker": 14.0, "zygote": 3.0, "owner": 1.0, "session": 1.0, "daemon": 
 ACTIONS: list[tuple[float, Action]] = [
     (22, start), (4, again), (1, conflict), (4, stop), (2, signal_), (4, write), (1, resize), (2, attach),
     (2, wait), (2, inspect), (3, pages), (1, acknowledge), (4, follow), (1, list_), (1, feed), (2, resolve),
-    (1, reconcile), (0.5, gc), (0.7, call), (36, kill), (8, kill_soon), (6, freeze), (0.7, leave),
+    (1, reconcile), (0.5, gc), (0.5, import_), (0.7, call), (36, kill), (8, kill_soon), (6, freeze),
+    (0.7, leave),
 ]  # fmt: skip

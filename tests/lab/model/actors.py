@@ -115,6 +115,9 @@ class Actor:
     async def gc(self, older_than: float, apply: bool) -> Any:
         return (await self._verbs.gc(older_than=older_than, apply=apply)).to_dict()
 
+    async def import_(self, bundle: str) -> Any:
+        return (await self._verbs.import_(bundle)).to_dict()
+
     async def list(self, limit: int) -> Any:
         """Every run, in pages: newest first, each once."""
         before, found = None, []

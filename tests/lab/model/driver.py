@@ -235,7 +235,8 @@ class Driver:
             self.settlings += 1
         elif op == "figures":
             self.figures.append({"role": "", **answer})
-        views = answer if op == "list" else [answer] if op in ("inspect", "wait", "resolve") else []
+        listed = [view for view in answer if not view["imported"]] if op == "list" else []
+        views = listed if op == "list" else [answer] if op in ("inspect", "wait", "resolve") else []
         for view in views:
             request = self.requests[view["request_id"]]
             request.run_ids.add(view["run_id"])

@@ -18,12 +18,16 @@ from durable_supervisor.model.states import SETTLED_STATES, TRANSITIONS, Trigger
 from durable_supervisor.process.locks import LockState, probe_lock
 from durable_supervisor.sandbox.resources import cgroups, run_cgroups
 from tests.crash.world import gapless
+from tests.lab.model import foreign
 from tests.lab.model.actors import mark
 from tests.lab.model.books import Book
 from tests.lab.model.driver import Driver, Follower, Request
 
 # What may be in a directory that nobody owns.
-KEPT = {"supervisor.lock", "supervisor.owner", "supervisor.sock", "service.json", "key", "journal.db", "runs"}
+KEPT = {
+    "supervisor.lock", "supervisor.owner", "supervisor.sock", "service.json", "key", "journal.db", "runs",
+    "imported",
+}  # fmt: skip
 SHELLS = (b"Terminated\n", b"Killed\n", b"User defined signal 1\n", b"Hangup\n")
 
 
@@ -60,6 +64,9 @@ class Oracle:
         while True:
             page = await sup.list(limit=100, before=before, collected=True)
             for run in page.runs:
+                if run.imported is not None:
+                    await self._foreign(sup, run)
+                    continue
                 assert run.request_id not in found, f"two runs of {run.request_id}"
                 found[run.request_id] = await sup.inspect(run.id)
             before = page.next_before
@@ -68,6 +75,12 @@ class Oracle:
         assert set(found) <= set(self._driver.requests), "a run that nobody asked for"
         assert self._driver.books.executed() <= set(found), "executed, and not in the journal"
         return found
+
+    async def _foreign(self, sup: Supervisor, run: RunView) -> None:
+        """All of what was imported is there."""
+        assert run.id == foreign.RUN
+        assert (await sup.events(run.id)).end
+        assert await sup.inspect(run.id) == run
 
     def _of_request(self, request: Request, view: RunView | None) -> None:
         """The answers that were given agree with each other, and with what is known now."""
@@ -229,6 +242,8 @@ class Oracle:
         for path in state.rglob("*"):
             mode = path.lstat().st_mode
             assert stat.S_IMODE(mode) == (0o700 if path.is_dir() else 0o600), (path, oct(mode))
+        for path in (state / "imported").glob("*"):
+            assert path.name.endswith(f".{foreign.RUN}"), path
         for path in (state / "runs").glob("*/**/*"):
             assert path.is_dir() or path.suffix == ".log", path
             assert path.is_file() or any(path.iterdir()), path
