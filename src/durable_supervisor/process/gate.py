@@ -144,7 +144,10 @@ def cloner(confine: Callable[[], bytes] | None = None) -> Cloner | str:
     if any(map(is_armed, fork.POINTS)):
         return "a test stops it where Python runs in it"
     if _cloner is None:
-        _cloner = clone.prepare()
+        try:
+            _cloner = clone.prepare()
+        except OSError as error:
+            return f"just now: {error.strerror}"
     return _cloner
 
 

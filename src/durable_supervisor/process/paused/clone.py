@@ -1,5 +1,8 @@
 """A paused child that shares its parent's memory until its exec, as a child of posix_spawn(3) does.
 
+With it a run takes 1.9 ms less of CPU (of 10 in worker and program) and 600 faults less (of 1,580) than
+with a copy, as of `process.paused.fork`.
+
 No Python runs in it: `process.paused.code` goes through the table of `process.paused.calls`.
 All signals are blocked from before its birth until just before its exec, so that no handler of
 Python's runs in it either.  Of the memory it changes nothing but one word of its table.
@@ -9,24 +12,27 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import mmap
 import os
 import signal
 import struct
 
 from ..program import Program, Stdio
+from ..shortage import is_shortage
 from .calls import after_failure, default_signals, until_exec
 from .code import MACHINES, Machine
 from .failure import NEVER_RELEASED, PREPARE
 from .memory import Encoder, Memory
 
 _CLONE_VM = 0x100
+_FLAGS = _CLONE_VM | int(signal.SIGCHLD)
 _SIG_SETMASK = 2
 _Mask = ctypes.c_uint64
 # By the system call, since the C library's function leaves out two signals that it has handlers for itself.
 _ALL_SIGNALS = _Mask(2**64 - 1)
 _MASK_BYTES = ctypes.sizeof(_Mask)
-_ZEROS = mmap.PAGESIZE // 2  # behind the code in its page there are only zeros
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PROT_READ, _PROT_EXEC, _MAP_PRIVATE = 1, 4, 2  # to load `mmap` for these would cost every worker
+_ZEROS = _PAGE_BYTES // 2  # behind the code in its page there are only zeros
 _Start = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -81,7 +87,7 @@ class Cloner:
         before = _Mask()
         self._set_mask(_ALL_SIGNALS, before)
         try:
-            pid = int(self._start(_CLONE_VM | signal.SIGCHLD, memory.stack, memory.table))
+            pid = int(self._start(_FLAGS, memory.stack, memory.table))
         finally:
             self._set_mask(before, None)
         if pid < 0:
@@ -100,7 +106,10 @@ def let_go(memory: Memory) -> None:
 
 
 def prepare() -> Cloner | str:
-    """What starts such children, or why there can be none here.  A page of code stays mapped for good."""
+    """What starts such children, or why there can be none here.  A page of code stays mapped for good.
+
+    Raises OSError when we are short of something: that says nothing about what can be had.
+    """
     machine = MACHINES.get(os.uname().machine)
     if machine is None or struct.calcsize("P") != 8:
         return "there is no code for such a process"
@@ -108,6 +117,8 @@ def prepare() -> Cloner | str:
         cloner = Cloner(machine, _executable(machine.code))
         cloner.try_out()
     except OSError as error:
+        if is_shortage(error):
+            raise
         return error.strerror or str(error)
     return cloner
 
@@ -120,7 +131,7 @@ def _executable(code: bytes) -> int:
     fd = os.memfd_create("gate", os.MFD_CLOEXEC)
     try:
         os.write(fd, code)
-        page = _libc.mmap(None, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC, mmap.MAP_PRIVATE, fd, 0)
+        page = _libc.mmap(None, _PAGE_BYTES, _PROT_READ | _PROT_EXEC, _MAP_PRIVATE, fd, 0)
     finally:
         os.close(fd)
     if page is None or page == _NOT_MAPPED:
