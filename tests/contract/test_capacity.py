@@ -26,6 +26,18 @@ def yard(tmp_path: Path) -> Yard:
     return Yard(tmp_path)
 
 
+async def test_ended_runs_are_folded_with_each_other_and_free_their_slots(state_dir: Path) -> None:
+    """Also where no limit makes anybody wait for that; afterwards nothing is left that would wake the loop."""
+    async with Supervisor.open(state_dir) as sup:
+        runs = [await sup.start(Command(argv=["true"])) for _ in range(5)]
+        assert [(await sup.wait(run.id)).state for run in runs] == [RunState.FINISHED] * len(runs)
+        await eventually_async(lambda: sup.capacity().held == 0)
+        assert len((await sup.list(states=[RunState.FINISHED])).runs) == len(runs)
+        await eventually_async(lambda: sup._endings._timer is None)
+        assert sup._reconciler._gathering is None
+        assert sup._journal._later is None
+
+
 async def test_a_refusal_writes_nothing_and_spends_no_id(state_dir: Path, yard: Yard) -> None:
     async with Supervisor.open(state_dir, max_concurrent_runs=1) as sup:
         first = await hold(sup, yard, "first")

@@ -82,10 +82,15 @@ class Lookup:
     async def blocking(self, work: Callable[[], T]) -> T:
         """Run ``work`` in a thread; `close` waits for it."""
         self.check_open()
-        call = asyncio.get_running_loop().run_in_executor(self.threads, work)
-        self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
-        return await call
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        # Not `run_in_executor`, whose two futures, chained, cost as much as most of the work here.
+        self.threads.submit(_answer, loop, answer, work)
+        self._calls.add(answer)
+        try:
+            return await answer
+        finally:
+            self._calls.discard(answer)
 
     async def _read(self, work: Callable[[], T]) -> T:
         try:
@@ -174,3 +179,22 @@ class Lookup:
 
     def paths(self, row: RunRow) -> RunPaths:
         return self._reading.paths(row)
+
+
+def _answer(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[T], work: Callable[[], T]) -> None:
+    """In a thread.  Should the loop be closed by then, nobody waits any more."""
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001  (whatever it is, it is the caller's)
+        loop.call_soon_threadsafe(_settle, answer, None, error)
+    else:
+        loop.call_soon_threadsafe(_settle, answer, result, None)
+
+
+def _settle(answer: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+    if answer.done():
+        return  # its caller was cancelled
+    if error is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(error)
