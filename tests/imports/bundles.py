@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
@@ -65,6 +66,8 @@ def saying(name: str, **changes: Any) -> Change:
 
 
 def imported(state_dir: Path) -> list[str]:
-    """All that lies where imported runs do."""
+    """All that lies where imported runs do, also while some of it goes."""
     folder = state_dir / "imported"
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) if folder.exists() else []
+    walked = os.walk(folder)
+    found = [Path(place, name) for place, folders, names in walked for name in (*folders, *names)]
+    return sorted(str(path.relative_to(folder)) for path in found)

@@ -75,6 +75,9 @@ LIES: dict[str, Change] = {
     "a state of no form": saying("journal.json", run__state="winning"),
     "a number of no form": saying("journal.json", run__attempt="1"),
     "a row without fields": saying("journal.json", run={}),
+    "attempts of no form": saying("journal.json", attempts=[{"attempt": 1}]),
+    "changes of no form": saying("journal.json", feed=[5]),
+    "words of no form": saying("journal.json", resolutions=[{"time": "now", "document": 5}]),
     "no row": saying("journal.json", run=None),
     "a time beyond time": saying("run.json", created_at="9999999999"),
 }  # fmt: skip

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..journal.rows import RunRow
+from ..journal.history import History
+from ..journal.rows import AttemptRow, RunRow
+from ..model.answers import FeedEntry
+from ..model.forms import wall_ns
 from ..model.states import OPEN_STATES, RunState
 from ..model.view import RunView
 from .archive import Archive
@@ -24,7 +27,7 @@ class Told:
 def told(archive: Archive) -> Told:
     """Raises `FormatError` where they contradict each other, SupervisorError as `Archive` does."""
     view = view_of(archive.document(RUN))
-    row = row_of(archive.document(JOURNAL))
+    row = history_of(archive.document(JOURNAL)).row
     manifest = archive.manifest
     _agree(JOURNAL, (row.run_id, row.attempt), (manifest.run_id, manifest.attempts))
     _agree(RUN, _of_view(view), _of_manifest(manifest))
@@ -57,6 +60,20 @@ def row_of(form: dict[str, Any]) -> RunRow:
     try:
         return RunRow(**{**known, "state": RunState(row["state"])})
     except (TypeError, ValueError):
+        raise FormatError(f"{JOURNAL} does not say what it should") from None
+
+
+def history_of(form: dict[str, Any]) -> History:
+    """From a journal-rows document of any origin.  Raises `FormatError`."""
+    row = row_of(form)
+    try:
+        return History(
+            row,
+            [AttemptRow(**attempt) for attempt in form["attempts"]],
+            [FeedEntry.from_dict(change) for change in form["feed"]],
+            [(wall_ns(word["time"]), dict(word["document"])) for word in form["resolutions"]],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise FormatError(f"{JOURNAL} does not say what it should") from None
 
 

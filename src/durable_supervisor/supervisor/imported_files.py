@@ -11,12 +11,10 @@ from typing import Any
 
 from ..bundle.archive import MAX_DOCUMENT
 from ..bundle.contents import JOURNAL, RUN, FormatError
-from ..bundle.told import row_of, view_of
+from ..bundle.told import history_of, row_of, view_of
 from ..journal.history import History
-from ..journal.rows import AttemptRow, RunRow
-from ..model.answers import FeedEntry
+from ..journal.rows import RunRow
 from ..model.errors import ErrorCode, Phase, SupervisorError, unknown_run
-from ..model.forms import wall_ns
 from ..model.importing import ImportMark
 from ..model.view import RunView
 from ..process.shortage import is_shortage
@@ -68,13 +66,7 @@ def mark_of(form: dict[str, Any]) -> ImportMark:
 def history(row: ImportedRow) -> History:
     """The journal's rows that came in the bundle.  Raises as `load`."""
     with _judged(row.home):
-        form = _document(row.home, JOURNAL)
-        return History(
-            row_of(form),
-            [AttemptRow(**attempt) for attempt in form["attempts"]],
-            [FeedEntry.from_dict(change) for change in form["feed"]],
-            [(wall_ns(word["time"]), word["document"]) for word in form["resolutions"]],
-        )
+        return history_of(_document(row.home, JOURNAL))
 
 
 def _document(home: Home, name: str) -> dict[str, Any]:

@@ -99,7 +99,8 @@ class Observer:
     ) -> ListPage:
         """Runs, newest first, by keyset: pass ``next_before`` of a page as ``before`` of the next.
 
-        ``collected``: with those whose logs are gone.
+        ``collected``: with those whose logs are gone.  Imported runs stand where they were imported; with
+        ``owner`` they are left out.
         """
         return await self._lookup.list(
             limit=limit, before=before, states=states, label=label, owner=owner, collected=collected
