@@ -7,6 +7,7 @@ import os
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_prctl = _libc.prctl  # looked up here, not in every worker that is forked
 
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
@@ -19,13 +20,13 @@ _ITIMERSPEC = struct.Struct("@qqqq")
 
 def set_child_subreaper() -> None:
     """Orphaned descendants become our children.  Raises OSError where the kernel cannot."""
-    if _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    if _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def set_process_name(name: str) -> None:
     """What ps shows as the command name (15 bytes); purely for people."""
-    _libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+    _prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def boottime_timer() -> int:

@@ -1,9 +1,13 @@
-"""Signals that reach exactly the process they are meant for."""
+"""Signals that reach exactly the process they are meant for, and what this process does with its own."""
 
 from __future__ import annotations
 
+# What `signal` is made of.  `signal.signal` answers with an enum's member, for which nobody here
+# asks; the machinery that makes it is some 20 pages of memory that every worker would hold a copy of.
+import _signal  # type: ignore[import-not-found]
 import os
 import signal
+from collections.abc import Iterable
 
 from ..model.identity import Match, ProcessIdentity, compare
 from .identity import read_identity, read_stat
@@ -26,6 +30,31 @@ STRAY_SIGNALS = (
     signal.SIGXCPU,
     signal.SIGXFSZ,
 )
+
+
+def ignore(signals: Iterable[int]) -> None:
+    for signo in signals:
+        _signal.signal(signo, _signal.SIG_IGN)
+
+
+def reset(signals: Iterable[int]) -> None:
+    """To what the kernel does by default."""
+    for signo in signals:
+        _signal.signal(signo, _signal.SIG_DFL)
+
+
+def note(signals: Iterable[int]) -> None:
+    """Have them written to the wake-up descriptor (`signal.set_wakeup_fd`), and do nothing else."""
+    for signo in signals:
+        _signal.signal(signo, _noted)
+
+
+def _noted(signo: int, frame: object) -> None:
+    """The wake-up descriptor has it."""
+
+
+def unblock_all() -> None:
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
 def signal_process(identity: ProcessIdentity, signo: int) -> bool:

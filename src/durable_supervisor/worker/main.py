@@ -15,9 +15,10 @@ from ..model.events import Kind
 from ..process import libc
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
-from ..process.gate import STRAY_SIGNALS, PausedProgram, Program, Stdio, fork_paused
+from ..process.gate import PausedProgram, Program, Stdio, fork_paused
 from ..process.identity import identity_from_stat, read_stat, self_identity
 from ..process.program import StartFailure, check_cwd, resolve
+from ..process.signals import STRAY_SIGNALS, ignore, reset, unblock_all
 from ..runlog.bounds import segment_size
 from ..runlog.create import read_header
 from ..runlog.paths import RunPaths
@@ -64,10 +65,9 @@ def harden(last: int = LAST_FD) -> None:
     """Become independent of whoever started us, and the parent of every orphan below us."""
     os.umask(0o077)
     os.chdir("/")
-    for signo in STRAY_SIGNALS:  # TERM and USR1 get their handlers when the loop takes over
-        signal.signal(signo, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would break waitid (wait(2))
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    ignore(STRAY_SIGNALS)  # TERM and USR1 get their handlers when the loop takes over
+    reset([signal.SIGCHLD])  # ignored, it would break waitid (wait(2))
+    unblock_all()
     close_strangers(last)
     libc.set_child_subreaper()
     libc.set_process_name("dsup-worker")

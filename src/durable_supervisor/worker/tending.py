@@ -13,6 +13,7 @@ from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.gate import Stdio
 from ..process.program import ConfinementRefused, StartFailure
+from ..process.signals import ignore, note, reset
 from ..process.usage import Usage
 from .capture import Capture
 from .controls import size_of
@@ -224,16 +225,14 @@ class Tending:
         """From before the release on: none that the program or anyone sends then is lost."""
         wake_read, wake_write = self._wake
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        for signo in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(signo, lambda *_: None)
+        note([signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1])
         self._poller.watch(wake_read, READ, lambda _: self._on_signals(os.read(wake_read, 512)))
 
     def _forget_signals(self) -> None:
         """As a worker has them that waits for a run."""
         signal.set_wakeup_fd(-1)
-        for signo in (signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(signo, signal.SIG_IGN)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        ignore([signal.SIGTERM, signal.SIGUSR1])
+        reset([signal.SIGCHLD])
         for fd in self._wake:
             os.close(fd)
 

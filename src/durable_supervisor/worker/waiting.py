@@ -15,6 +15,7 @@ from collections.abc import Callable
 from ..model.events import Kind
 from ..process.failpoints import failpoint
 from ..process.identity import self_identity
+from ..process.signals import ignore, note
 from ..runlog.writer import LogFullError
 from .controls import Apply
 from .desk import Desk
@@ -146,15 +147,13 @@ class Waiting:
     def _watch_signals(self) -> None:
         wake_read, wake_write = self._wake
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        for signo in _SIGNALS:
-            signal.signal(signo, lambda *_: None)
+        note(_SIGNALS)
         self._desk.poller.watch(wake_read, READ, lambda _: self._on_signals())
 
     def _forget_signals(self) -> None:
         """As a worker has them that never waited."""
         wake_read, wake_write = self._wake
-        for signo in _SIGNALS:
-            signal.signal(signo, signal.SIG_IGN)
+        ignore(_SIGNALS)
         signal.set_wakeup_fd(-1)
         self._desk.poller.forget(wake_read)
         os.close(wake_read)

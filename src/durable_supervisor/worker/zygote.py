@@ -191,16 +191,16 @@ def main() -> None:
     import socket
 
     from durable_supervisor.process.identity import warm
+    from durable_supervisor.process.signals import ignore, note
     from durable_supervisor.worker.main import close_strangers, work
     from durable_supervisor.worker.rehearsal import adapt
 
     close_strangers(CONTROL_FD)
     os.chdir("/")
-    for signo in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM):
-        signal.signal(signo, signal.SIG_IGN)
+    ignore([signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM])
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    note([signal.SIGCHLD])
     zygote = Zygote(socket.socket(fileno=CONTROL_FD))
     warm()
     adapt()  # once here, for all workers

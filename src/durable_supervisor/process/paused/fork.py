@@ -9,12 +9,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import signal
 from collections.abc import Callable
 
 from ..failpoints import failpoint
 from ..program import Program, Stdio
-from ..signals import STRAY_SIGNALS
+from ..signals import STRAY_SIGNALS, reset, unblock_all
 from .failure import CONFINE, CWD, EXEC, FAILURE, NEVER_RELEASED, PREPARE
 
 # A worker has no descriptor as high as this when it forks: it has just begun.  (One that waited in the
@@ -70,9 +69,8 @@ def _report(report: bytes, pipe: int) -> None:
 
 def _default_signals() -> None:
     """An ignored signal stays ignored over exec, and so does the mask (signal(7)); handlers do not."""
-    for signo in STRAY_SIGNALS:
-        signal.signal(signo, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    reset(STRAY_SIGNALS)
+    unblock_all()
 
 
 def _take_terminal() -> None:
