@@ -27,7 +27,7 @@ def yard(tmp_path: Path) -> Yard:
 
 
 async def test_ended_runs_are_folded_with_each_other_and_free_their_slots(state_dir: Path) -> None:
-    """Also where no limit makes anybody wait for that; afterwards nothing is left that would wake the loop."""
+    """Also where no limit makes anybody wait for that; afterwards nothing is left to wake the loop."""
     async with Supervisor.open(state_dir) as sup:
         runs = [await sup.start(Command(argv=["true"])) for _ in range(5)]
         assert [(await sup.wait(run.id)).state for run in runs] == [RunState.FINISHED] * len(runs)
