@@ -129,10 +129,19 @@ async def test_nothing_of_it_is_in_reach(state_dir: Path, theirs: Theirs) -> Non
             await sup.resolve(run)
         await sup.acknowledge(run, stdout=1)
         assert (await sup.reconcile()).judged == 0
-        # An owner's name is a word of its directory.
-        assert (await sup.list(owner="default")).runs == []
-        async with refused(ErrorCode.UNKNOWN_RUN):
-            await sup.find(run, owner="default")
+
+
+async def test_an_owners_name_is_a_word_of_its_directory(state_dir: Path, theirs: Theirs) -> None:
+    """Who may only see an owner's runs is not shown those that came under the same name."""
+    owner = theirs.view.owner
+    async with Supervisor.open(state_dir) as sup:
+        await sup.import_(theirs.bundle)
+        mine = await finished(sup, owner=owner)
+        assert [view.id for view in (await sup.list(owner=owner)).runs] == [mine.id]
+        for word in (theirs.view.id, theirs.view.id[:9]):
+            async with refused(ErrorCode.UNKNOWN_RUN):
+                await sup.find(word, owner=owner)
+            assert await sup.find(word) == theirs.view.id
 
 
 async def test_a_run_that_went_on_stays_as_it_was(

@@ -32,7 +32,7 @@ LOGS = "runs"
 WORKSHOP = ".new"  # what is being imported; whoever owns the directory next removes it
 GOING = ".gone."  # before the name of one that is being collected
 _DIGITS = 18  # of a serial, which SQLite holds in 64 bits
-_CACHED = 64
+_CACHED = 512
 
 
 class Home(NamedTuple):
