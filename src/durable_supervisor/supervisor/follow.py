@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from ..model.identity import ProcessIdentity
 from ..model.view import RunView
+from ..process import inotify
 from ..process.signals import signal_process
 from ..runlog.paths import RunPaths
 from ..worker.spec import SHORT_RUN_SECONDS
@@ -148,12 +149,19 @@ class LastWord:
 class WorkerEnd:
     """What one waiter of a run knows of its worker, to be told of the run's end without asking for it.
 
-    A pidfd tells of a process's end; but the worker of a short run may live on for another one. So until it
-    has been seen at work for longer than such a run takes, its run is to be looked at now and then.
+    A pidfd tells of a process's end, but the worker of a short run may live on for another one.  That it lets
+    go of the log is told by inotify; where that is not to be had, or has told of something else, the run is
+    looked at now and then, until it has been seen at work for longer than a short run takes.
+
+    ``log_of``: the path of a run's log.
     """
 
-    def __init__(self) -> None:
-        self._clock = asyncio.get_running_loop().time
+    def __init__(self, log_of: Callable[[RunView], Awaitable[str]]) -> None:
+        self._log_of = log_of
+        self._loop = asyncio.get_running_loop()
+        self._told = asyncio.Event()
+        self._inotify = -1
+        self._attempt = 0
         self._worker: ProcessIdentity | None = None
         self._since = 0.0  # when it was first known
         self._looked = 0.0  # what is seen now was not read earlier
@@ -163,22 +171,49 @@ class WorkerEnd:
         """Return when there may be news of a run that was ``seen`` open after the last call, or in time."""
         worker = identity(seen.worker)
         if worker != self._worker:
-            self._worker, self._since, self._looked = worker, self._clock(), 0.0
-        watch, gone = None, asyncio.Event()
-        if worker is not None:
-            watch = ExitWatch.of(worker, gone.set)
-        for_certain = watch is not None and self._looked - self._since > SHORT_RUN_SECONDS
-        bounds = [timeout, None if for_certain else self._pause]
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+            self._worker, self._since, self._looked = worker, self._loop.time(), 0.0
+        if seen.attempt != self._attempt:
+            self._attempt = seen.attempt
+            self._listen(await self._log_of(seen))
+            return  # it may have ended before
+        watch = None if worker is None else ExitWatch.of(worker, self._told.set)
+        bounds = (timeout, self._patience(exit_is_told=watch is not None))
         try:
             async with asyncio.timeout(min((one for one in bounds if one is not None), default=None)):
-                await gone.wait()
+                await self._told.wait()
         except TimeoutError:
-            return
+            pass
         finally:
-            self._looked = self._clock()
+            self._told.clear()
+            self._looked = self._loop.time()
             if watch is not None:
                 watch.close()
+
+    def close(self) -> None:
+        """Listen no more.  Idempotent."""
+        if self._inotify >= 0:
+            self._loop.remove_reader(self._inotify)
+            inotify.close(self._inotify)
+            self._inotify = -1
+
+    def _patience(self, *, exit_is_told: bool) -> float | None:
+        """Seconds up to the next look in any case."""
+        if exit_is_told and self._looked - self._since > SHORT_RUN_SECONDS:
+            return None
+        if exit_is_told and self._inotify >= 0:
+            return SHORT_RUN_SECONDS
+        pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE)
+        return pause
+
+    def _listen(self, log: str) -> None:
+        self.close()
+        with suppress(OSError):  # no watch left, say
+            self._inotify = inotify.watch_release(log)
+            self._loop.add_reader(self._inotify, self._released)
+
+    def _released(self) -> None:
+        self.close()
+        self._told.set()
 
 
 def identity(form: dict[str, object] | None) -> ProcessIdentity | None:

@@ -177,6 +177,10 @@ class Lookup:
     async def owned(self) -> bool:
         return await self._read(self._reading.owned)
 
+    async def log_of(self, seen: RunView) -> str:
+        """The path of its attempt's log."""
+        return self.paths(await self.row(seen.id)).log(seen.attempt)
+
     def paths(self, row: RunRow) -> RunPaths:
         return self._reading.paths(row)
 

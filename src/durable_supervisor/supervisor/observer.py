@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from ..journal.bell import Bell
@@ -221,18 +221,18 @@ class Observer:
         check_timeout("timeout", timeout)
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
-        end = WorkerEnd()
         told = await self._told_end(run, timeout)
         if told is not None and told.state is RunState.FINISHED:
             return told
-        while True:
-            seen = await self._lookup.view(run)
-            if seen.state in OVER or seen.imported is not None:
-                return _known(seen if seen.head else await self.inspect(run))
-            left = None if deadline is None else deadline - loop.time()
-            if left is not None and left <= 0:
-                raise _wait_timeout(seen, timeout or 0.0)
-            await self._lookup.unless_closed(self._until_news(seen, end, left))
+        with closing(WorkerEnd(self._lookup.log_of)) as end:
+            while True:
+                seen = await self._lookup.view(run)
+                if seen.state in OVER or seen.imported is not None:
+                    return _known(seen if seen.head else await self.inspect(run))
+                left = None if deadline is None else deadline - loop.time()
+                if left is not None and left <= 0:
+                    raise _wait_timeout(seen, timeout or 0.0)
+                await self._lookup.unless_closed(self._until_news(seen, end, left))
 
     async def audit(
         self,
