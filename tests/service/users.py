@@ -125,7 +125,12 @@ async with AsyncClient.connect(socket=SOCKET) as client:
         "feed": lambda: client.feed(owner=OTHER),
         "follow_feed": lambda: first(client.follow_feed(owner=OTHER)),
     }
-    operators = {"reconcile": client.reconcile, "capacity": client.capacity}
+    operators = {
+        "reconcile": client.reconcile,
+        "capacity": client.capacity,
+        "gc": lambda: client.gc(keep=0),
+        "import_": lambda: client.import_("/etc/passwd"),
+    }
     seen = await client.list(limit=1000)
     report(
         run=run.id,
