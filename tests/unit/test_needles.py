@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -63,3 +65,15 @@ def test_near_misses_everywhere_end_an_anchor() -> None:
     assert needles.spans(b"z" * 4096) == []
     assert needles.spans(data) == []
     assert needles.spans(data + values[7]) == [(len(data), len(data) + len(values[7]))]
+
+
+def test_secrets_of_a_hundred_kilobytes_are_planned_by_their_heads() -> None:
+    """As many as a run may have: to look at all of each would hold up the program for a second."""
+    values = [b"key-%03d-" % number + bytes(range(128, 256)) * 800 for number in range(512)]
+    anchors, one_by_one = plan(values, b"lines of small letters\n" * 200)
+    assert (len(anchors), one_by_one) == (1, [])
+    data = b"lines of small letters\n" * 200 + values[9] + b"lines"
+    needles = Needles(values)
+    began = time.process_time()
+    assert needles.spans(data) == [(4600, 4600 + len(values[9]))]
+    assert time.process_time() - began < 0.5

@@ -20,7 +20,7 @@ class Parser:
     """Comments (heartbeats) and unknown fields are passed over, as the standard says."""
 
     def __init__(self) -> None:
-        self._rest = b""  # a line that has begun
+        self._rest: list[bytes] = []  # a line that has begun
         self._begun = False
         self._after_cr = False
         self._id = ""
@@ -34,8 +34,11 @@ class Parser:
         if self._after_cr:
             piece = piece.removeprefix(b"\n")  # the other half of a line's end
         self._after_cr = piece.endswith(b"\r")
-        lines = (self._rest + piece).splitlines(keepends=True)
-        self._rest = lines.pop() if lines and not lines[-1].endswith((b"\r", b"\n")) else b""
+        self._rest.append(piece)
+        if b"\n" not in piece and b"\r" not in piece:
+            return []  # joined once, when it is whole: an event may have a megabyte in its line
+        lines = b"".join(self._rest).splitlines(keepends=True)
+        self._rest = [] if lines[-1].endswith((b"\r", b"\n")) else [lines.pop()]
         found = [self._take(line.rstrip(b"\r\n")) for line in lines]
         return [message for message in found if message is not None]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from .secrets import merged, secret_spans, stretches
 
 _KEY = 4  # bytes of an anchor
+_HEAD = 64  # it begins in so many of a secret's first bytes: to plan with all of a long one takes long
 _SAMPLE = 4096  # bytes of output that show which ones are rare
 _PLAN_BYTES = 1 << 20  # a plan costs as much as a search: at most one for so much output
 # What a search costs, one pass for a byte being 1: a stop at each byte that the sample has, and a text.
@@ -88,7 +89,7 @@ def plan(secrets: list[bytes], sample: bytes) -> tuple[list[Anchor], list[bytes]
     """Anchors for output like ``sample``, and the secrets that have none that is worth it."""
     owners: dict[int, set[bytes]] = {}
     for secret in secrets:
-        for byte in set(secret[: 1 - _KEY]):
+        for byte in set(secret[: 1 - _KEY][:_HEAD]):
             owners.setdefault(byte, set()).add(secret)
     costs = {byte: 1 + _STOP * sample.count(byte) for byte in owners}
     anchors: list[Anchor] = []
