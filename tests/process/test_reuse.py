@@ -64,7 +64,7 @@ async def test_runs_in_a_row_share_a_worker_and_nothing_else(state_dir: Path) ->
         first = await ended(sup, "true")
         worker = await the_free_worker()
         assert worker == worker_pid(first)
-        script = 'echo "$MINE" "$@"; umask; pwd; ls /proc/$$/fd; grep "^Sig[^Q]" /proc/$$/status; exit $1'
+        script = 'echo "$MINE" "$@"; umask; pwd; ls /proc/$$/fd; grep "^Sig[^Q]" /proc/self/status; exit $1'
         texts = []
         for number in (1, 2, 3):
             argv = ["sh", "-c", script, "sh", str(number)]
