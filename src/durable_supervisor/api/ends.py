@@ -22,7 +22,7 @@ from .asked import not_on_path
 from .verbs import Verbs
 
 STOPPED: Final = "stopped"  # why a run is not_started that somebody took out of the queue
-_PAGE: Final = 256  # events of up to 64 KiB
+_PAGE: Final = 256  # events; in a flood the bytes of a page are its bound
 
 
 async def with_output(verbs: Verbs, result: RunResult) -> RunResult:

@@ -112,7 +112,7 @@ class Capture:
         self.seen += len(data)
         self._active_at = time.monotonic()
         if self._may_widen and self._window is None:
-            self._width.note(len(data))
+            self._width.note(len(data), poller)
         self._store(self._filter.feed(data))
         return True
 
@@ -128,6 +128,7 @@ class Capture:
             return
         self.open = self._held = False
         poller.forget(self._fd)
+        self._width.close(poller)
         os.close(self._fd)
         self._store(self._filter.finish())
 
