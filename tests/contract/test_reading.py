@@ -139,6 +139,20 @@ async def test_lists_page_by_key_newest_first(runs: Runs) -> None:
     assert (await runs.sup.list(label=("odd", "2"))).runs == []
 
 
+async def test_a_run_that_has_ended_is_listed_as_ended(runs: Runs) -> None:
+    """At once, though the journal hears of it later; and a page is filled across those that do not fit."""
+    made = [await runs.sup.start(Command(argv=["true"])) for _ in range(5)]
+    live = await runs.sup.start(Command(argv=["sleep", "600"]))
+    for run in made:
+        await runs.sup.wait(run.id, timeout=10)
+    finished = await runs.sup.list(states={RunState.FINISHED}, limit=3)
+    rest = await runs.sup.list(states={RunState.FINISHED}, limit=3, before=finished.next_before)
+    assert [view.id for view in (*finished.runs, *rest.runs)] == [run.id for run in reversed(made)]
+    assert rest.next_before is None
+    open_ones = await runs.sup.list(states={RunState.STARTING, RunState.RUNNING})
+    assert [view.id for view in open_ones.runs] == [live.id]
+
+
 async def test_filters_do_not_renumber(runs: Runs) -> None:
     run = await runs.sh("for i in 1 2 3 4 5 6; do echo $i; echo e$i >&2; done")
     await runs.wait(run)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ..journal import feed as journal_feed
@@ -116,27 +117,39 @@ class Reading:
         owner: str | None = None,
         collected: bool = False,
     ) -> ListPage:
-        """One page, newest first.  ``states`` are those of the journal; each run is shown as it is now."""
+        """One page, newest first.  Each run is shown, and chosen by ``states``, as it is now."""
         limit = page_limit(limit)
         before = None if before is None else position("before", before)
         wanted, label = states_of(states), label_of(label)
-        rows = self._read(
-            lambda conn: listing.list_runs(
-                conn,
-                before_serial=before,
-                limit=limit + 1,
-                states=wanted,
-                label=label,
-                owner=owner,
-                collected=collected,
-            )
-        )
-        place = self.evidence_place()
-        views = [view(row, place) for row in rows]
+        query = partial(listing.list_runs, limit=limit + 1, label=label, owner=owner, collected=collected)
+        views = self._views(query, limit + 1, before, wanted)
         if owner is None:
-            views += self._imports.newest(before, limit + 1, lambda seen: _fits(seen, wanted, label))
-            views.sort(key=lambda seen: seen.serial, reverse=True)
+            imported = self._imports.newest(before, limit + 1, lambda seen: _fits(seen, wanted, label))
+            views = sorted([*views, *imported], key=lambda seen: seen.serial, reverse=True)
         return ListPage(views[:limit], views[limit - 1].serial if len(views) > limit else None)
+
+    def _views(
+        self,
+        query: Callable[..., Sequence[RunRow]],
+        limit: int,
+        before: int | None,
+        wanted: frozenset[RunState] | None,
+    ) -> Sequence[RunView]:
+        """The first ``limit`` that fit.  One that has ended may be open in the journal for a moment yet,
+        so whatever can change is looked at, too.
+        """
+        if wanted is not None and not wanted:
+            return []
+        asked = None if wanted is None else wanted | JUDGED_STATES
+        place = self.evidence_place()
+        found: Sequence[RunView] = []
+        while True:
+            rows = self._read(partial(query, before_serial=before, states=asked))
+            shown = (view(row, place) for row in rows)
+            found = [*found, *(seen for seen in shown if wanted is None or seen.state in wanted)]
+            if len(rows) < limit or len(found) >= limit:
+                return found[:limit]
+            before = rows[-1].serial
 
     def page(self, row: RunRow, after: int, limit: int, kinds: frozenset[str] | None, output: bool) -> Page:
         """One page of a run's events.  Raises ``RUN_COLLECTED``, also where that happens meanwhile."""
