@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor.process.channel import FrameParser, encode_frame
+from durable_supervisor.runlog.reader import LogReader
 from durable_supervisor.worker.connections import Connection, ControlSocket
 from durable_supervisor.worker.desk import Desk
 from durable_supervisor.worker.poller import Poller
@@ -94,5 +95,31 @@ def test_a_shortage_ends_no_loop(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         desk.serve(broken, lambda: None)
     desk.socket.close()
+    log.close()
+    ours.close()
+
+
+def test_nobody_is_told_of_an_event_before_it_can_be_read(tmp_path: Path) -> None:
+    """As long as the disk is full that can be long, and who is told looks, finds nothing, and asks again."""
+    paths = paths_in(tmp_path)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    log = open_writer(paths)
+    desk = Desk(log, paths, theirs)
+    told = desk.recorder.told_head
+    desk.recorder.output("stdout", b"waits for the next flush")
+    assert log.head > told
+    ours.sendall(encode_frame({"op": "watch", "after": told}))
+    desk.poller.turn()
+    with pytest.raises(BlockingIOError):
+        ours.recv(1000)
+    desk.recorder.flush()
+    assert LogReader(paths).page(told).events[-1].data == b"waits for the next flush"
+    assert FrameParser().feed(ours.recv(1000)) == [({"type": "head", "head": log.head}, b"")]
+    ours.sendall(encode_frame({"op": "watch", "after": told}))
+    desk.poller.turn()
+    assert FrameParser().feed(ours.recv(1000)) == [({"type": "head", "head": log.head}, b"")]
+    desk.socket.close()
+    desk.recorder.close()
     log.close()
     ours.close()

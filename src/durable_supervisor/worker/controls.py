@@ -39,10 +39,11 @@ class Controls:
         op, control_id = message.get("op"), message.get("id")
         after = message.get("after")
         if op == "watch" and isinstance(after, int):
-            connection.watching = after
-            if self._recorder.log.head > connection.watching:
-                connection.watching = None
-                connection.send({"type": "head", "head": self._recorder.log.head})
+            # Not the log's own head: who is told of an event that waits to be written asks again, and again.
+            head = self._recorder.told_head
+            connection.watching = None if head > after else after
+            if head > after:
+                connection.send({"type": "head", "head": head})
         elif op == "ping":
             connection.send({"type": "pong", "head": self._recorder.log.head})
         elif op == "acknowledge" and (counts := _counts(message)) is not None:

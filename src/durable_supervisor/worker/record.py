@@ -23,7 +23,8 @@ class Recorder:
 
     A lifecycle record that does not fit on a full disk stays batched in the log, in
     order, and is tried again; output is the log's own affair (it drops and counts).
-    ``on_head`` is called with the new head after every flush that moved it.
+    ``on_head`` is called with the new head after every flush that moved it; ``told_head`` is that one, the
+    last that readers find in the file.
     """
 
     def __init__(self, log: LogWriter, poller: Poller, on_head: Callable[[int], None]) -> None:
@@ -33,7 +34,7 @@ class Recorder:
         self._unsynced = 0
         self._syncing: SyncJob | None = None
         self._sync_error: OSError | None = None
-        self._told_head = log.head
+        self.told_head = log.head
         self.had_thread = False
         self._done_read, self._done_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         poller.watch(self._done_read, READ, lambda _: self._sync_done())
@@ -83,9 +84,9 @@ class Recorder:
         os.close(self._done_write)
 
     def _tell_head(self) -> None:
-        if self.log.head > self._told_head:
-            self._told_head = self.log.head
-            self._on_head(self._told_head)
+        if self.log.head > self.told_head:
+            self.told_head = self.log.head
+            self._on_head(self.told_head)
 
     def _sync_if_due(self) -> None:
         if not self._unsynced or self._syncing is not None:
