@@ -14,6 +14,7 @@ from durable_supervisor import ErrorCode, Event, Observer, RunState, RunView, Su
 from durable_supervisor.model.events import Kind
 from durable_supervisor.supervisor import observer
 from tests.contract.hosts import HostScript, kill_run, refused
+from tests.contract.peers import Peer, socket_of
 from tests.contract.runs import Marker, Runs, check_gapless, open_runs
 from tests.support import eventually, eventually_async, running
 
@@ -94,6 +95,33 @@ async def test_who_is_told_of_an_event_reads_it_and_looks_at_nothing_else(
     assert looks < len(numbers) + 15  # each write looks once, too
     # From then on the end is told as ever.
     assert (await runs.wait(run)).state is RunState.FINISHED
+
+
+async def test_a_worker_with_a_crowd_at_its_socket_is_asked_now_and_then(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes so many connections and no more: whom it turns away must not come again at once, for ever."""
+    run = await runs.start(["cat"], stdin="open")
+    path = await socket_of(runs, run)
+    crowd = [Peer(path) for _ in range(127)]  # and the supervisor
+    for one in crowd:
+        await asyncio.to_thread(one.ask, {"op": "ping"})
+    async with Observer.open(runs.state_dir) as other:
+        times: list[float] = []
+        view = other._lookup.view
+
+        async def timed(run_id: str) -> RunView:
+            times.append(time.monotonic())
+            return await view(run_id)
+
+        monkeypatch.setattr(other._lookup, "view", timed)
+        follower = asyncio.create_task(followed(other, run.id))
+        await eventually_async(lambda: len(times) >= 10)
+        for one in crowd:
+            one.close()
+        await runs.sup.write_stdin(run.id, b"heard\n", eof=True)
+        assert text_of(await follower) == b"heard\n"
+    assert times[9] - times[0] > 0.5  # no machine is too slow for that
 
 
 async def test_several_followers_from_anywhere(runs: Runs) -> None:

@@ -26,8 +26,8 @@ _OWNED_SECONDS = 15.0  # many runs that were lost at once are judged in a few
 class Watch:
     """Tells when the log's head has moved, over the worker's socket.
 
-    While nobody listens there (not made yet, deleted, or gone) it falls back to
-    looking again, ever more slowly, and asks a live worker once to make its socket anew.
+    While nobody listens there (not made yet, deleted, or gone), or who does takes no more connections, it
+    falls back to looking again, ever more slowly, and asks a live worker once to make its socket anew.
     """
 
     def __init__(self, paths: RunPaths) -> None:
@@ -35,6 +35,7 @@ class Watch:
         self._dial: Dial | None = None
         self._pause = _FIRST_PAUSE
         self._asked = False
+        self._hung_up = False  # it was the last time
 
     async def news(self, after: int, worker: ProcessIdentity | None) -> bool:
         """Return when there may be an event beyond ``after``, or the worker has gone.
@@ -46,20 +47,27 @@ class Watch:
         if self._dial is None:
             await self._look_again_later(worker)
             return False
-        self._pause = _FIRST_PAUSE
-        try:
-            await self._dial.send({"op": "watch", "after": after})
-            answer = await self._dial.receive()
-        except OSError:
-            answer = None
-        if answer is None:
+        told = await self._told(self._dial, after)
+        if told:
+            self._pause = _FIRST_PAUSE
+        else:
             self.close()
-        return answer is not None
+            if self._hung_up:  # the first time it may be the end, which nobody is to wait for
+                await self._look_again_later(worker)
+        self._hung_up = not told
+        return told
 
     def close(self) -> None:
         if self._dial is not None:
             self._dial.close()
             self._dial = None
+
+    async def _told(self, dial: Dial, after: int) -> bool:
+        try:
+            await dial.send({"op": "watch", "after": after})
+            return await dial.receive() is not None
+        except OSError:
+            return False
 
     async def _look_again_later(self, worker: ProcessIdentity | None) -> None:
         if self._pause >= _ASK_AFTER and worker is not None and not self._asked:
