@@ -216,6 +216,6 @@ def test_a_start_through_a_service_loads_nothing_of_the_owners(served: Served) -
     )
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "durable_supervisor.client.aio" in loaded
-    heavy = {"aiohttp", "aiosqlite", "filelock", "platformdirs", "psutil", "pydantic", "sqlite3", "structlog"}
+    heavy = {"aiohttp", "aiosqlite", "platformdirs", "psutil", "pydantic", "sqlite3", "structlog"}
     assert not heavy & loaded
     assert not [name for name in loaded if name.startswith("durable_supervisor.supervisor")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 import socket
 import sqlite3
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Command, ErrorCode, Observer, Supervisor, SupervisorError
+from durable_supervisor.supervisor.state_dir import Ownership, StateDir
 from tests.contract.hosts import HostScript, check_error, host, open_error, tree_of, works
+from tests.contract.test_state_dir import AS_NOBODY, ROOT_ONLY
 from tests.support import reap_state_dir
 
 # The journal and the key.
@@ -204,6 +207,55 @@ async def test_a_strange_lock_file_is_refused_or_does_not_matter(
         (state_dir / name).rmdir() if (state_dir / name).is_dir() else None
     else:
         (state_dir / name).unlink(missing_ok=True)
+    await works(state_dir)
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize(("owner", "mode"), [(0, 0o600), (0, 0o666), (65534, 0o400)])
+async def test_a_lock_file_that_is_not_ours_to_write_is_refused(
+    tmp_path: Path, owner: int, mode: int
+) -> None:
+    """As an ordinary user: somebody else's, be it open to all, and one of our own that is read-only."""
+    state, answers = tmp_path / "state", tmp_path / "answers"
+    for folder in (state, answers):
+        folder.mkdir(mode=0o700)
+        os.chown(folder, 65534, 65534)
+    lock = state / "supervisor.lock"
+    lock.touch()
+    lock.chmod(mode)
+    os.chown(lock, owner, owner)
+    code = """
+    try:
+        async with Supervisor.open(STATE):
+            report(code=None)
+    except SupervisorError as error:
+        report(code=error.code.value, message=error.message, hint=error.hint)
+    """
+    facts = host(code, state, answers, prefix=AS_NOBODY, cwd="/")
+    assert facts["code"] == "STATE_DIR_REFUSED"
+    assert str(lock) in facts["message"] or str(state) in facts["message"]
+    assert facts["hint"]
+    assert lock.lstat().st_uid == owner, "left as it was"
+    lock.unlink()
+    assert host(code, state, answers, prefix=AS_NOBODY, cwd="/")["code"] is None
+
+
+@pytest.mark.parametrize("room", [0, 1])
+async def test_an_opening_short_of_descriptors_keeps_no_lock(state_dir: Path, room: int) -> None:
+    """The lock file's may be the one that is not to be had, or the directory's, with that lock taken."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + room, hard))
+    try:
+        with pytest.raises(SupervisorError) as caught:
+            await Ownership.take(StateDir(str(state_dir)), 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    check_error(caught.value, ErrorCode.STATE_DIR_REFUSED)
+    assert "Too many open files" in caught.value.message
+    assert os.dup(0) == lowest
+    os.close(lowest)
     await works(state_dir)
 
 

@@ -28,6 +28,8 @@ _OCTAL = re.compile(rb"\\([0-7]{3})")  # how mountinfo writes spaces and backsla
 
 # Never follows a link, never waits for the other end of a FIFO.
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 # Locks and fsync cannot be relied on there.
 NETWORK_FILE_SYSTEMS = frozenset({
@@ -248,14 +250,15 @@ def _replace(path: str, content: bytes, *, durable: bool) -> None:
 
 
 class Ownership:
-    """The directory's lock, held.  Two locks, so that deleting the lock file gives nobody else a way in."""
+    """The directory's lock, held.  Two locks, so that deleting the lock file gives nobody else a way in.
+
+    By flock(2), as the filelock package does it, which owners of older releases use: they see us, and we
+    see them.  Not by that package: to load it takes longer than a bare interpreter does in all.
+    """
 
     def __init__(self, place: StateDir) -> None:
-        from filelock import FileLock
-
         self._place = place
-        self._file_lock = FileLock(place.lock, timeout=0, mode=0o600, thread_local=False)
-        self._directory = -1
+        self._held: list[int] = []
 
     @classmethod
     async def take(cls, place: StateDir, wait: float) -> Ownership:
@@ -274,38 +277,38 @@ class Ownership:
 
     def release(self) -> None:
         """Idempotent."""
-        if self._directory >= 0:
-            directory, self._directory = self._directory, -1
+        if self._held:
             try:
                 os.unlink(self._place.owner)
             except OSError:
                 pass
-            forks.close(directory)
-            self._file_lock.release()
+            self._let_go()
 
     def _try(self) -> bool:
-        from filelock import Timeout
+        """Both locks, or none."""
+        try:
+            if self._lock(self._place.lock, _LOCK_FLAGS) and self._lock(self._place.path, _DIRECTORY_FLAGS):
+                os.fchmod(self._held[0], 0o600)  # a umask may have taken bits from the owner
+                return True
+        except OSError as error:
+            self._let_go()
+            raise unusable(error.filename or self._place.path, error) from error
+        self._let_go()
+        return False
 
+    def _lock(self, path: str, flags: int) -> bool:
+        """False: another holds it.  Raises OSError."""
         try:
-            self._file_lock.acquire(timeout=0)
-        except Timeout:
-            return False
-        except OSError as error:
-            raise unusable(self._place.lock, error) from error
-        try:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-            directory = forks.opened(lambda: os.open(self._place.path, flags))
-        except OSError as error:
-            self._file_lock.release()
-            raise unusable(self._place.path, error) from error
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._held.append(forks.opened(lambda: os.open(path, flags, 0o600)))
+            fcntl.flock(self._held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            forks.close(directory)
-            self._file_lock.release()
             return False
-        self._directory = directory
         return True
+
+    def _let_go(self) -> None:
+        """The directory first: it was taken last."""
+        while self._held:
+            forks.close(self._held.pop())
 
     def _sign(self) -> None:
         """Leave our identity for whoever is refused; a hint for people, never evidence."""
@@ -333,7 +336,7 @@ def owner_pid(place: StateDir) -> int | None:
 def is_owned(place: StateDir) -> bool:
     """Does a supervisor own the directory at this moment?  Takes no lock for longer than the question."""
     try:
-        directory = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = os.open(place.path, _DIRECTORY_FLAGS)
     except OSError:
         return False
     try:
