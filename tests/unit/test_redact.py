@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from itertools import pairwise
 
@@ -10,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from durable_supervisor.model.secrets import REDACTED, redact_text, secret_spans
+from durable_supervisor.worker import redact
 from durable_supervisor.worker.redact import Redactor, Utf8Boundary, incomplete_tail
 
 MARK = REDACTED.encode()
@@ -55,6 +57,27 @@ def stream(data: bytes, places: list[int], values: list[bytes]) -> bytes:
 @example(b"aaaa", [1, 2, 3], [b"aa"])
 def test_any_split_gives_what_the_whole_would(data: bytes, places: list[int], values: list[bytes]) -> None:
     assert stream(data, places, values) == naive(data, values)
+
+
+@settings(max_examples=500)
+@given(streams, cuts, secrets)
+@example(b"ab", [1], [b"abb"])
+def test_whichever_of_them_count_as_long(data: bytes, places: list[int], values: list[bytes]) -> None:
+    """Whether a long one may have begun is found out in another way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redact, "_LONG", 3)
+        assert stream(data, places, values) == naive(data, values)
+
+
+def test_long_secrets_do_not_make_each_line_slow() -> None:
+    """Twenty private keys, say, and lines that end as no secret begins."""
+    values = [random.Random(number).randbytes(100_000) for number in range(20)]
+    redactor = Redactor(values)
+    line = b"an ordinary line of some length, with a number at the end: 12345\n"
+    began = time.process_time()
+    for _ in range(10_000):
+        assert redactor.feed(line) == line
+    assert time.process_time() - began < 5
 
 
 @settings(max_examples=200)

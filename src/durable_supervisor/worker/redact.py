@@ -14,6 +14,8 @@ from ..model.secrets import REDACTED
 from ..model.tokens import CONTEXT, bodies, swallow
 
 _MARK = REDACTED.encode("ascii")
+_END = 3  # bytes of a beginning that is more than a chance; a shorter one is looked up
+_LONG = 512  # bytes of a secret
 
 
 class Redactor:
@@ -27,12 +29,13 @@ class Redactor:
     def __init__(self, secrets: list[bytes]) -> None:
         self._secrets = [secret for secret in secrets if secret]
         self._needles = Needles(self._secrets)
-        # Without looking at each secret: three bytes that are in none end no beginning of one, and then
-        # only these one and two are one.
-        self._insides = b"".join(self._secrets)
         self._starts = frozenset(
             secret[:size] for secret in self._secrets for size in (1, 2) if len(secret) > size
         )
+        # Bytes that are in no secret end no beginning of one: one look for many.  Of a long one it would take
+        # longer than to look for its own beginning.
+        self._long = [secret for secret in self._secrets if len(secret) > _LONG]
+        self._insides = b"".join(secret for secret in self._secrets if len(secret) <= _LONG)
         self._held = b""
         self._covered = 0
         self._marked = False
@@ -70,19 +73,19 @@ class Redactor:
 
     def _possible_start(self, buffer: bytes) -> int:
         """The earliest position from which the rest may be the beginning of a secret."""
-        earliest = len(buffer)
-        if buffer[-3:] not in self._insides:  # as nearly always
-            return earliest - next((size for size in (2, 1) if buffer[-size:] in self._starts), 0)
-        for secret in self._secrets:
-            at = max(0, len(buffer) - len(secret) + 1)
-            while at < earliest:
-                at = buffer.find(secret[:1], at, earliest)
-                if at < 0:
-                    break
-                if secret.startswith(buffer[at:]):
+        earliest = size = len(buffer)
+        for start in (buffer[-1:], buffer[-2:]):
+            if start in self._starts:
+                earliest = size - len(start)
+        end = buffer[-_END:]
+        for secret in self._secrets if end in self._insides else self._long:
+            begin = secret[:_END]
+            at = buffer.find(begin, max(0, size - len(secret) + 1))
+            while 0 <= at < earliest:
+                if secret.startswith(end, size - at - _END) and secret.startswith(buffer[at:]):
                     earliest = at
                     break
-                at += 1
+                at = buffer.find(begin, at + 1)
         return earliest
 
 
