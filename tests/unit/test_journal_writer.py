@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor.journal import meta, runs
-from durable_supervisor.journal.connection import Journal
+from durable_supervisor.journal.connection import PATIENCE_SECONDS, Journal
 from durable_supervisor.journal.reader import JournalReader
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from tests.unit.journal_helpers import intent
@@ -72,6 +72,23 @@ async def test_patient_calls_have_an_end_of_their_patience(journal: Journal) -> 
     await asyncio.gather(*(journal.write(put(f"fold-{n}"), durable=False, patient=True) for n in range(3)))
     assert await count(journal) == 3
     assert journal._later is None  # nothing wakes a journal at rest
+
+
+async def test_patience_that_ends_as_a_batch_is_about_to_begin_begins_no_second_one(journal: Journal) -> None:
+    loop, commits, may_end = asyncio.get_running_loop(), journal.commits, threading.Event()
+    calls = [asyncio.create_task(journal.write(lambda conn: may_end.wait(), durable=False, patient=True))]
+    await asyncio.sleep(0)
+    over = loop.time() + PATIENCE_SECONDS
+    while loop.time() <= over:
+        pass  # so that the timer is due in the next turn of the loop, behind `hurry`
+    loop.call_soon(journal.hurry)
+    for key in ("second", "third"):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        calls.append(asyncio.create_task(journal.write(put(key))))
+    may_end.set()
+    await asyncio.gather(*calls)
+    assert journal.commits == commits + 2, "what came while the first was at work shares the next"
 
 
 async def test_closing_does_not_lose_patient_calls(tmp_path: Path) -> None:
@@ -215,7 +232,7 @@ async def test_opening_beside_a_held_lock(tmp_path: Path) -> None:
 
 UNCLOSED = """
 import asyncio, sys
-from durable_supervisor.journal.connection import Journal
+from durable_supervisor.journal.connection import PATIENCE_SECONDS, Journal
 from durable_supervisor.journal import meta
 async def main():
     journal = await Journal.open(sys.argv[1])

@@ -145,9 +145,8 @@ class Journal:
 
     def hurry(self) -> None:
         """Let patient calls wait no longer."""
-        if self._later is not None and not self._busy:
-            self._busy = True
-            self._loop.call_soon(self._begin)
+        if self._later is not None:
+            self._begin_soon()
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work(conn)`` in one read-only snapshot that sees every finished `write`.
@@ -194,15 +193,19 @@ class Journal:
         if self._busy:
             return  # the next batch takes it along
         if self._closing or not all(call.patient for call in self._calls):
-            self._busy = True
-            self._loop.call_soon(self._begin)
+            self._begin_soon()
         elif self._calls and self._later is None:
             self._later = self._loop.call_later(PATIENCE_SECONDS, self._begin)
 
-    def _begin(self) -> None:
-        if self._later is not None:
+    def _begin_soon(self) -> None:
+        self._busy = True
+        if self._later is not None:  # it may be due in this very turn: then two batches would begin
             self._later.cancel()
             self._later = None
+        self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._later = None
         batch = self._next_batch()
         self._busy = bool(batch)
         if batch:
