@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from durable_supervisor.process.gate import Program, Stdio
-from durable_supervisor.process.program import ConfinementRefused
+from durable_supervisor.process.program import ConfinementRefused, Program, Stdio
 from durable_supervisor.sandbox import privileges
 from durable_supervisor.sandbox.calls import seccomp
 from durable_supervisor.sandbox.plan import Plan

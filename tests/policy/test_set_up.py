@@ -144,8 +144,8 @@ def test_a_required_limit_that_could_not_be_set_refuses_the_start(tmp_path: Path
 GATE = """
     import os, signal, sys
     sys.path.insert(0, sys.argv[1])
-    from durable_supervisor.process.gate import Program, Stdio, fork_paused
-    from durable_supervisor.process.program import StartFailure
+    from durable_supervisor.process.gate import fork_paused
+    from durable_supervisor.process.program import Program, StartFailure, Stdio
 
     def confine():
         {confine}
@@ -193,16 +193,16 @@ def test_a_set_up_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
         import os, signal, sys
         sys.path.insert(0, sys.argv[1])
         from durable_supervisor.process import gate
-        from durable_supervisor.process.program import ConfinementRefused
+        from durable_supervisor.process.program import ConfinementRefused, Program, Stdio
 
         def confine():
             os.kill(os.getpid(), signal.SIGSTOP)
             return b"confined"
 
         gate.CONFINE_SECONDS = 0.2
-        program = gate.Program("/bin/touch", ["touch", sys.argv[2]], "/", {}, 0o077)
+        program = Program("/bin/touch", ["touch", sys.argv[2]], "/", {}, 0o077)
         try:
-            gate.fork_paused(program, gate.Stdio(0, 1, 2), confine)
+            gate.fork_paused(program, Stdio(0, 1, 2), confine)
         except ConfinementRefused as refusal:
             print(refusal.axis, refusal.reason)
         print(os.waitstatus_to_exitcode(os.wait()[1]))

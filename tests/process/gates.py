@@ -21,9 +21,10 @@ _PRELUDE = """
 import ctypes, errno, fcntl, json, os, resource, signal, struct, sys, time
 sys.path.insert(0, sys.argv[1])
 from durable_supervisor.process import gate
-from durable_supervisor.process.gate import Program, Stdio, fork_paused
+from durable_supervisor.process.gate import fork_paused
 from durable_supervisor.process.paused import clone
-from durable_supervisor.process.program import StartFailure
+from durable_supervisor.process.program import Program, StartFailure, Stdio
+from durable_supervisor.process.signals import STRAY_SIGNALS
 
 way, arguments = sys.argv[2], sys.argv[3:]
 stdio = Stdio(0, 1, 2)

@@ -44,7 +44,7 @@ def test_the_program_finds_what_it_was_given_and_nothing_of_its_worker(way: str,
         '''
         for number in (40, 127, *((128, 500) if way == "clone" else ())):
             os.dup2(2, number, inheritable=True)
-        for signo in gate.STRAY_SIGNALS:
+        for signo in STRAY_SIGNALS:
             signal.signal(signo, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGURG})

@@ -76,7 +76,9 @@ async def test_patient_calls_have_an_end_of_their_patience(journal: Journal) -> 
 
 async def test_patience_that_ends_as_a_batch_is_about_to_begin_begins_no_second_one(journal: Journal) -> None:
     loop, commits, may_end = asyncio.get_running_loop(), journal.commits, threading.Event()
-    calls = [asyncio.create_task(journal.write(lambda conn: may_end.wait(), durable=False, patient=True))]
+    calls: list[asyncio.Task[object]] = [
+        asyncio.create_task(journal.write(lambda conn: may_end.wait(), durable=False, patient=True))
+    ]
     await asyncio.sleep(0)
     over = loop.time() + PATIENCE_SECONDS
     while loop.time() <= over:

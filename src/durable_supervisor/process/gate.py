@@ -28,13 +28,10 @@ from .paused.clone import Cloner
 from .paused.failure import FAILURE, STEPS
 from .paused.memory import Memory
 from .program import ConfinementRefused, Program, StartFailure, Stdio
-from .signals import STRAY_SIGNALS
 
-__all__ = ["STRAY_SIGNALS", "PausedProgram", "Program", "Stdio", "fork_paused"]
-
-_NO_PIPES = (5, 6)
-_cloner: Cloner | str | None = None  # once there was need of one
 CONFINE_SECONDS = 30.0  # a granted file system may not answer: nobody serves a stop or a deadline meanwhile
+_NO_PIPES = (5, 6)  # gate and failure of a rehearsal: numbers like those of a start
+_cloner: Cloner | str | None = None  # once there was need of one
 
 
 class PausedProgram:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 
 from ..model.enforcement import SUBREAPER
-from ..process.gate import PausedProgram, Program, Stdio, fork_paused
-from ..process.program import ConfinementRefused, StartFailure
+from ..process.gate import PausedProgram, fork_paused
+from ..process.program import ConfinementRefused, Program, StartFailure, Stdio
 from ..sandbox import child
 from ..sandbox.plan import Plan, Refused
 from ..sandbox.report import BUBBLEWRAP, by, failed

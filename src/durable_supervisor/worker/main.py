@@ -15,9 +15,9 @@ from ..model.events import Kind
 from ..process import libc
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
-from ..process.gate import PausedProgram, Program, Stdio, fork_paused
+from ..process.gate import PausedProgram, fork_paused
 from ..process.identity import identity_from_stat, read_stat, self_identity
-from ..process.program import StartFailure, check_cwd, resolve
+from ..process.program import Program, StartFailure, Stdio, check_cwd, resolve
 from ..process.signals import STRAY_SIGNALS, ignore, reset, unblock_all
 from ..runlog.bounds import segment_size
 from ..runlog.create import read_header

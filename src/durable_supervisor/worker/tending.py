@@ -11,8 +11,7 @@ from ..model.events import Kind
 from ..process import tree
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
-from ..process.gate import Stdio
-from ..process.program import ConfinementRefused, StartFailure
+from ..process.program import ConfinementRefused, StartFailure, Stdio
 from ..process.signals import ignore, note, reset
 from ..process.usage import Usage
 from .capture import Capture
