@@ -81,5 +81,5 @@ class Keeper:
     def _forget_watch(self) -> None:
         if self._watch >= 0:
             self._loop.remove_reader(self._watch)
-            os.close(self._watch)
+            inotify.close(self._watch)
             self._watch = -1

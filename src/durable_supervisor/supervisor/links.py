@@ -26,7 +26,7 @@ class WorkerLink:
     """The channel (a socket of `forks.socketpair`) to a worker that this process started.
 
     Messages only say *look*: every fact is read from the run log.  ``first_word``
-    resolves at the first of queued, released, not started, the channel's end, or a word of ours.
+    resolves at the first of queued, released, not started, finished, the channel's end, or a word of ours.
     """
 
     def __init__(self, row: RunRow, channel: socket.socket, on_news: OnNews) -> None:
@@ -166,8 +166,8 @@ class WorkerLink:
             self._on_news(self.run_id)
             return
         self.told_end = True
-        # Whoever waits may read the log now; the fold waits for the channel's end, when the
-        # lock is free and the receipt needs no second proof.
+        # The log is durable: whoever waits may read it.  The reconciler is told a moment later, by the
+        # channel's end: then the lock is free as well, and one look settles the run.
         self._end()
 
     def say_first(self, word: str) -> None:
