@@ -37,14 +37,35 @@ def start(driver: Driver, rng: random.Random) -> None:
         return
     kinds = list(SCRIPTS)
     (kind,) = rng.choices(kinds, [WEIGHTS.get(kind, 1) for kind in kinds])
-    request_id = f"{kind}-{driver.steps}"
+    request = new_request(driver, rng, kind, f"{kind}-{driver.steps}")
+    several = rng.random() < 0.2 and kind != "scoped"
+    for child in some(rng, answering(driver, STARTERS), 3 if several else 1):
+        driver.ask(child, "start", **request.form)
+
+
+def burst(driver: Driver, rng: random.Random) -> None:
+    """Short runs of one host, some at once and then some more: the later ones find workers that are free.
+
+    Half of the time such a worker is struck just before: killed, or stopped for a moment.
+    """
+    if driver.steps < driver.full_until:
+        return
+    for child in some(rng, answering(driver, STARTERS)):
+        for wave in range(2):
+            for number in range(rng.randint(2, 5)):
+                request = new_request(driver, rng, "quick", f"quick-{driver.steps}-{wave}-{number}")
+                driver.ask(child, "start", **request.form)
+            driver.let_pass(rng.choice((0.0, 0.02, 0.06)))
+            if rng.random() < 0.5:
+                strike_spare(driver, rng)
+
+
+def new_request(driver: Driver, rng: random.Random, kind: str, request_id: str) -> Request:
     form = driver.books.request(request_id, kind)
     if rng.random() < 0.5:
         form |= {"queue": True, "priority": rng.randint(-3, 3)}
-    driver.requests[request_id] = Request(request_id, kind, form)
-    several = rng.random() < 0.2 and kind != "scoped"
-    for child in some(rng, answering(driver, STARTERS), 3 if several else 1):
-        driver.ask(child, "start", **form)
+    request = driver.requests[request_id] = Request(request_id, kind, form)
+    return request
 
 
 def again(driver: Driver, rng: random.Random) -> None:
@@ -189,6 +210,15 @@ def kill_soon(driver: Driver, rng: random.Random) -> None:
     kill(driver, rng)
 
 
+def strike_spare(driver: Driver, rng: random.Random) -> None:
+    """A worker without a run: it may get one at this very moment."""
+    for stat in some(rng, [stat for what, stat in driver.herd.processes() if what == "spare"]):
+        if rng.random() < 0.5:
+            driver.nap("spare", stat, rng.choice((0.02, 0.2, 1.0)))
+        elif driver.herd.strike("spare", stat, signal.SIGKILL):
+            driver.kills["spare"] += 1
+
+
 def freeze(driver: Driver, rng: random.Random) -> None:
     """SIGSTOP for a while."""
     for what, stat in some(rng, list(driver.herd.processes())):
@@ -252,11 +282,11 @@ def ask_anybody(
         driver.ask(child, op, **arguments)
 
 
-KILLS = {"worker": 14.0, "zygote": 3.0, "owner": 1.0, "session": 1.0, "daemon": 0.6, "client": 0.8,
-         "observer": 0.5, "cli": 0.5, "program": 1.5}  # fmt: skip
+KILLS = {"worker": 14.0, "zygote": 1.5, "spare": 3.0, "owner": 1.0, "session": 1.0, "daemon": 0.6,
+         "client": 0.8, "observer": 0.5, "cli": 0.5, "program": 1.5}  # fmt: skip
 ACTIONS: list[tuple[float, Action]] = [
-    (22, start), (4, again), (1, conflict), (4, stop), (2, signal_), (4, write), (1, resize), (2, attach),
-    (2, wait), (2, inspect), (3, pages), (1, acknowledge), (4, follow), (1, list_), (1, feed), (2, resolve),
-    (1, reconcile), (0.5, gc), (0.5, import_), (0.7, call), (36, kill), (8, kill_soon), (6, freeze),
+    (22, start), (8, burst), (4, again), (1, conflict), (4, stop), (2, signal_), (4, write), (1, resize),
+    (2, attach), (2, wait), (2, inspect), (3, pages), (1, acknowledge), (4, follow), (1, list_), (1, feed),
+    (2, resolve), (1, reconcile), (0.5, gc), (0.5, import_), (0.7, call), (36, kill), (8, kill_soon), (6, freeze),
     (0.7, leave),
 ]  # fmt: skip

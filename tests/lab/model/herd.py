@@ -24,6 +24,7 @@ from durable_supervisor.process.tree import descendants
 
 Identity = tuple[int, int]  # pid, start ticks
 HOSTS = ("owner", "session", "daemon")
+_OF_WORKERS = ("worker.", "zygote.", "program.", "waiting.", "log.")  # failpoints that they and zygotes meet
 
 
 @dataclass
@@ -93,7 +94,10 @@ class Herd:
         return ended
 
     def processes(self) -> Iterator[tuple[str, Stat]]:
-        """Everything alive beneath us, and what it is: a role, ``zygote``, ``worker`` or ``program``."""
+        """Everything alive beneath us, and what it is: a role, or one of the product's own processes.
+
+        ``zygote``, ``worker``, ``spare`` (a worker without a run), ``program``.
+        """
         for stat in descendants(os.getpid()):
             child = self.children.get(stat.pid)
             if child is not None and child.ticks == stat.start_ticks:
@@ -146,7 +150,17 @@ def _what(pid: int) -> str:
         return "program"
     if any(word.endswith(b"/worker/__main__.py") for word in words) or _holds_log(pid):
         return "worker"
-    return "zygote" if any(word.endswith(b"/worker/zygote.py") for word in words) else "program"
+    if not any(word.endswith(b"/worker/zygote.py") for word in words):
+        return "program"
+    return "spare" if _is_worker(pid) else "zygote"
+
+
+def _is_worker(pid: int) -> bool:
+    """One without a run, then: it waits for its first, or for its next."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_bytes() == b"dsup-worker\n"
+    except OSError:
+        return False
 
 
 def _holds_log(pid: int) -> bool:
@@ -170,7 +184,10 @@ def _become(end: socket.socket, errors: Path, armed: str, work: Callable[[socket
         end.detach()
         os.closerange(4, 4096)
         if armed:  # as the variable would have armed it at the start of an interpreter
-            os.environ[failpoints.VARIABLE] = armed
+            if armed.startswith(
+                _OF_WORKERS
+            ):  # any other is met here alone: workers without one are used again
+                os.environ[failpoints.VARIABLE] = armed
             points, _, failpoints._witness = armed.partition(">")
             failpoints._armed.update(failpoints._parse(points))
         work(socket.socket(fileno=number))
