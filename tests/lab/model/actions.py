@@ -287,6 +287,6 @@ KILLS = {"worker": 14.0, "zygote": 1.5, "spare": 3.0, "owner": 1.0, "session": 1
 ACTIONS: list[tuple[float, Action]] = [
     (22, start), (8, burst), (4, again), (1, conflict), (4, stop), (2, signal_), (4, write), (1, resize),
     (2, attach), (2, wait), (2, inspect), (3, pages), (1, acknowledge), (4, follow), (1, list_), (1, feed),
-    (2, resolve), (1, reconcile), (0.5, gc), (0.5, import_), (0.7, call), (36, kill), (8, kill_soon), (6, freeze),
-    (0.7, leave),
+    (2, resolve), (1, reconcile), (0.5, gc), (0.5, import_), (0.7, call), (36, kill), (8, kill_soon),
+    (6, freeze), (0.7, leave),
 ]  # fmt: skip
