@@ -274,3 +274,27 @@ async def test_nothing_is_left_of_many(state_dir: Path) -> None:
         after = await many(25)
         assert after <= before
         assert len(pids) < 100
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        "renice -n 19 -p $PPID",
+        "prlimit --pid $PPID --nofile=64:",
+        "taskset -p 1 $PPID",
+        "chrt -b -p 0 $PPID",
+        "ionice -c 3 -p $PPID",
+        "echo 500 >/proc/$PPID/oom_score_adj",
+        "echo 1000000 >/proc/$PPID/timerslack_ns",
+    ],
+)
+async def test_a_worker_that_its_program_has_tampered_with_has_no_other(state_dir: Path, trick: str) -> None:
+    async with busy(state_dir) as sup:
+        await ended(sup, "true")
+        worker = await the_free_worker()
+        run = await ended(sup, "sh", "-c", trick)
+        assert worker_pid(run) == worker
+        assert run.outcome is not None
+        if run.outcome.code:
+            pytest.skip(f"not to be had here: {trick}")
+        await eventually_async(lambda: not alive(worker))

@@ -13,6 +13,7 @@ import os
 import resource
 import socket
 
+from ..process.circumstances import Circumstances, circumstances
 from ..process.failpoints import any_armed
 from .spec import FREE, NEXT_FD, SHORT_RUN_SECONDS, STDIN_NULL
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 _MOST_RUNS = 100  # what leaks a little is let go of in time
 _MOST_GROWTH = 4 * 1024  # KiB of its peak, since its first run
 _HANDED = 2  # descriptors: log and channel
+_untouched: Circumstances | None = None
+
+
+def note_circumstances() -> None:
+    """Now, while there is nothing else to do: before a program could have changed them."""
+    global _untouched
+    _untouched = circumstances()
 
 
 class Reuse:
@@ -30,6 +38,7 @@ class Reuse:
 
     def __init__(self, *, kept: bool) -> None:
         self._next = socket.socket(fileno=NEXT_FD) if kept else None
+        self._before = (_untouched or circumstances()) if kept else None
         self._left = _MOST_RUNS
         self._peak = 0
 
@@ -39,6 +48,8 @@ class Reuse:
             return False
         self._left -= 1
         worn = self._left <= 0 or self._has_grown() or _strangers(NEXT_FD, channel_fd)
+        # What this program has done to its parent (niceness, limits), the next one would inherit.
+        worn = worn or circumstances() != self._before
         return not worn and ended.seconds < SHORT_RUN_SECONDS and ended.part(FREE)
 
     def take(self) -> tuple[int, int] | None:

@@ -145,10 +145,12 @@ def await_turn() -> bool:
 
     from durable_supervisor.worker.main import close_strangers, harden
     from durable_supervisor.worker.rehearsal import rehearse
+    from durable_supervisor.worker.reuse import note_circumstances
 
     close_strangers(TURN_FD)
     harden()
     rehearse()
+    note_circumstances()
     turn = socket.socket(fileno=TURN_FD)
     message, fds, _, _ = socket.recv_fds(turn, 1, _MAX_DESCRIPTORS)
     if not message or len(fds) < 2:
