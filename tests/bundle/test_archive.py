@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from durable_supervisor.bundle import archive
+from durable_supervisor.bundle import archive, strict
 from durable_supervisor.bundle.archive import Archive
 from durable_supervisor.bundle.contents import Manifest, Member, parse_log_name
 from durable_supervisor.bundle.reader import BundleReader
@@ -249,7 +249,7 @@ async def test_a_document_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 async def test_a_document_of_many_values_is_not_read(tmp_path: Path) -> None:
-    values = b"[" + b"[]," * (archive.MAX_VALUES // 2 + 1) + b"[]]"
+    values = b"[" + b"[]," * (strict.MAX_VALUES // 2 + 1) + b"[]]"
     path = bundle(tmp_path / "b", {**members(), "run.json": values})
     assert path.stat().st_size < 100_000
     assert "run.json has too many values" in await refusal(path)

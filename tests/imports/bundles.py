@@ -65,6 +65,16 @@ def saying(name: str, **changes: Any) -> Change:
     return change
 
 
+def together(*changes: Change) -> Change:
+    """All of them, one after the other."""
+
+    def change(found: Members) -> None:
+        for one in changes:
+            one(found)
+
+    return change
+
+
 def imported(state_dir: Path) -> list[str]:
     """All that lies where imported runs do, also while some of it goes."""
     folder = state_dir / "imported"

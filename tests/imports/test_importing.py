@@ -15,7 +15,7 @@ from durable_supervisor.upkeep.verify import verify
 from durable_supervisor.wire.documents import validate
 from tests.contract.hosts import flip, log_of, refused
 from tests.contract.runs import Marker
-from tests.imports.bundles import exported, finished, imported, remade, saying
+from tests.imports.bundles import exported, finished, imported, remade, saying, together
 from tests.imports.conftest import Theirs
 from tests.support import eventually_async
 
@@ -86,7 +86,11 @@ async def test_another_run_under_a_known_id(state_dir: Path, theirs: Theirs, tmp
         assert caught().details["run_id"] == theirs.view.id
         mine = await finished(sup)
         ours = exported(state_dir, mine.id, tmp_path / "ours.zip")
-        lying = remade(ours, tmp_path / "lying.zip", saying("journal.json", run__created_ns=5))
+        at_another_time = together(
+            saying("journal.json", run__created_ns=5),
+            saying("run.json", created_at="1970-01-01T00:00:00.000000Z"),
+        )
+        lying = remade(ours, tmp_path / "lying.zip", at_another_time)
         async with refused(ErrorCode.IMPORT_CONFLICT):
             await sup.import_(lying)
         assert (await sup.inspect(mine.id)).imported is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest_asyncio
 from durable_supervisor import ErrorCode, RunState, Supervisor
 from tests.bundle.test_archive import WRONG, Maker
 from tests.contract.hosts import refused
-from tests.imports.bundles import Change, finished, imported, remade, saying
+from tests.imports.bundles import Change, finished, imported, remade, saying, together
 from tests.imports.conftest import Theirs
 
 
@@ -52,6 +53,20 @@ def _flipped(found: dict[str, bytes]) -> None:
         found[name] = found[name][:at] + b"OUT\n" + found[name][at + 4 :]
 
 
+GOOD = {"kind": "exited", "code": 0, "signal": None}
+
+
+def _ended_well(found: dict[str, bytes]) -> None:
+    """It left with 3, and with 0 by the word of all but its log and its row."""
+    receipt = {**json.loads(found["receipt.json"]), "outcome": GOOD}
+    found["receipt.json"] = json.dumps(receipt).encode()
+    saying("run.json", outcome=GOOD, receipt=receipt)(found)
+
+
+def nested(depth: int) -> dict[str, object]:
+    return {"in": nested(depth - 1)} if depth else {}
+
+
 LIES: dict[str, Change] = {
     "no run": _without("run.json"),
     "no journal": _without("journal.json"),
@@ -80,6 +95,20 @@ LIES: dict[str, Change] = {
     "words of no form": saying("journal.json", resolutions=[{"time": "now", "document": 5}]),
     "no row": saying("journal.json", run=None),
     "a time beyond time": saying("run.json", created_at="9999999999"),
+    "logs elsewhere": saying("journal.json", run__shard="../../../../runs/0000"),
+    "logs of the whole disk": saying("journal.json", run__shard="/tmp"),
+    "another command": saying("run.json", argv=["true"]),
+    "other labels": saying("run.json", labels={"team": "mine"}),
+    "another time": saying("run.json", created_at="2020-01-01T00:00:00.000000Z"),
+    "an end of three documents": _ended_well,
+    "an end not in its journal": together(_ended_well, saying("journal.json", run__state="running")),
+    "an outcome beside its receipt": saying("run.json", outcome=GOOD),
+    "collected since": saying("run.json", collected_at="2026-01-01T00:00:00.000000Z"),
+    "true for a number": saying("run.json", head=True),
+    "no number": saying("run.json", evidence={"load": float("nan")}),
+    "a number beyond all": saying("run.json", evidence={"load": float("inf")}),
+    "a number of 400 digits": saying("run.json", evidence={"load": 10**400}),
+    "nested deeper than any reader goes": saying("run.json", evidence=nested(500)),
 }  # fmt: skip
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..model.errors import SupervisorError
+from ..model.states import JUDGED_STATES, RunState
 from ..model.verify import VerifyReport
 from ..process.clock import boot_id
+from ..reconcile.view import shown_receipt
+from ..runlog.evidence import read_evidence
 from ..runlog.paths import RunPaths
 from .archive import Archive
 from .check_log import Setting, check_log
@@ -35,8 +38,22 @@ def check_bundle(archive: Archive, unpack: Callable[[], RunPaths], report: Verif
         return None
     # An open run's log was copied after its row was read, as beside an owner.
     setting = Setting(None, boot_id(), owned=True, row_now=lambda run_id: found.row)
-    check_log(found.row, unpack(), setting, report)
+    paths = unpack()
+    check_log(found.row, paths, setting, report)
+    if found.row.state in JUDGED_STATES:
+        _check_shown(found, paths, report)
     return found
+
+
+def _check_shown(found: Told, paths: RunPaths, report: VerifyReport) -> None:
+    """An end that the journal had not heard of yet was read in the log: so it says there."""
+    view = found.view
+    log = read_evidence(paths, view.attempt, directory_id=None, boot_id=boot_id())
+    ran = log.released or log.receipt is not None
+    other_end = log.receipt is not None and shown_receipt(log.receipt) != view.receipt
+    if (view.state is RunState.FINISHED and other_end) or (view.state is RunState.NOT_STARTED and ran):
+        problem = "how it ended is not what its log says"
+        report.add("error", "state_contradicted", paths.log(view.attempt), problem, _AGAIN, view.id)
 
 
 def _whole(archive: Archive, report: VerifyReport) -> bool:

@@ -87,9 +87,14 @@ def is_row_form(form: Mapping[str, object]) -> bool:
 def _has(form: Mapping[str, object], fields: Mapping[str, tuple[type, ...]]) -> bool:
     argv, labels = form.get("argv"), form.get("labels")
     return (
-        all(isinstance(form.get(name), types) for name, types in fields.items())
+        all(_is_one(form.get(name), types) for name, types in fields.items())
         and isinstance(argv, list)
         and all(isinstance(word, str) for word in argv)
         and isinstance(labels, dict)
         and all(isinstance(value, str) for value in labels.values())
     )
+
+
+def _is_one(value: object, types: tuple[type, ...]) -> bool:
+    """``true`` is no number, though Python takes it for 1."""
+    return isinstance(value, types) and (bool in types or not isinstance(value, bool))

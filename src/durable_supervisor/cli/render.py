@@ -185,7 +185,7 @@ def capabilities_table(found: Capabilities) -> str:
 
 
 def _terminal(pty: object) -> str:
-    return f"{pty['columns']}x{pty['rows']}, {pty['term']}" if isinstance(pty, dict) else ""
+    return f"{pty.get('columns')}x{pty.get('rows')}, {pty.get('term')}" if isinstance(pty, Mapping) else ""
 
 
 def fact_table(facts: Iterable[tuple[str, str]]) -> str:
@@ -254,11 +254,15 @@ def _worker(form: Form) -> str:
 def _process(identity: object) -> str:
     if not isinstance(identity, Mapping):
         return ""
-    created = identity.get("create_time")
-    since = ""
-    if isinstance(created, int | float):
-        since = time.strftime(", since %Y-%m-%d %H:%M:%S", time.localtime(float(created)))
-    return f"pid {identity.get('pid')}{since}"
+    return f"pid {identity.get('pid')}{_since(identity.get('create_time'))}"
+
+
+def _since(moment: object) -> str:
+    try:
+        told = time.localtime(moment) if isinstance(moment, int | float) else None
+    except (OverflowError, ValueError, OSError):  # of a stranger's bundle
+        told = None
+    return "" if told is None else time.strftime(", since %Y-%m-%d %H:%M:%S", told)
 
 
 def _limits(limits: object, completion: object) -> str:

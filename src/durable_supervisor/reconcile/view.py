@@ -59,7 +59,7 @@ def of_row(row: RunRow) -> RunView:
         outcome=row.how_it_ended,
         program=row.program,
         worker=row.worker,
-        receipt=_receipt(row.receipt),
+        receipt=shown_receipt(row.receipt),
         reason=row.reason,
         evidence=row.evidence,
         resolution=row.resolution,
@@ -93,7 +93,7 @@ def _overlaid(plain: RunView, seen: Observation, verdict: Verdict) -> RunView:
         told |= {
             "reason": verdict.reason,
             "outcome": verdict.outcome,
-            "receipt": _receipt(verdict.receipt),
+            "receipt": shown_receipt(verdict.receipt),
             "evidence": verdict.evidence,
             "retryable": verdict.retryable,
         }
@@ -117,7 +117,7 @@ def _told_by_log(plain: RunView, seen: Observation) -> dict[str, Any]:
     }
 
 
-def _receipt(told: dict[str, object] | None) -> dict[str, object] | None:
+def shown_receipt(told: dict[str, object] | None) -> dict[str, object] | None:
     """With every axis of its report; receipts of older workers, and of lost ones, have none."""
     report = None if told is None else _object(told.get("enforcement"))
     return {**told, "enforcement": all_axes(report)} if told is not None and report else told

@@ -41,7 +41,13 @@ RECORD_SIZE = RECORD.size
 _HEAD_SIZE = _RECORD_HEAD.size
 
 _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-_decoder = json.JSONDecoder()
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number")  # json takes NaN and Infinity; no writer of ours writes them
+
+
+_decoder = json.JSONDecoder(parse_constant=_no_number)
 
 RecordFields = tuple[int, int, int, int, int, int, int, int]
 """type, flags, meta length, data length, seq, wall ns, elapsed ns, body CRC"""

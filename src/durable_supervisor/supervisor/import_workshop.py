@@ -45,9 +45,10 @@ class Workshop:
         """Raises ``INVALID_REQUEST`` for what is no whole and true bundle, ``NO_SPACE``."""
         with Archive(path) as archive:  # what is none at all is refused before anything is written
             self._make()
-            sizes = sum(member.size for member in archive.manifest.members.values())
-            check_room(path, self._path, archive.size + sizes)
-            sha256 = self._write(BUNDLE, archive.raw())
+            size = archive.size
+            unpacked = sum(member.size for member in archive.manifest.members.values())
+            check_room(path, self._path, size + unpacked)
+            sha256 = self._write(BUNDLE, archive.raw(size))
         failpoint("import.copied")
         with Archive(os.path.join(self._path, BUNDLE)) as copy:  # nobody else can change it from here on
             copy.path = path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 
 from ..bundle.archive import MAX_DOCUMENT
 from ..bundle.contents import JOURNAL, RUN, FormatError
+from ..bundle.strict import object_of
 from ..bundle.told import history_of, row_of, view_of
 from ..journal.history import History
 from ..journal.rows import RunRow
@@ -23,7 +23,7 @@ from ..runlog.paths import RunPaths
 from .imported import LOGS, MARK, Home
 
 FORMAT = 1  # of a folder in ``imported``
-_BAD = (FormatError, KeyError, TypeError, ValueError, AttributeError, RecursionError, NotRegularError)
+_BAD = (FormatError, KeyError, TypeError, ValueError, AttributeError, NotRegularError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +74,7 @@ def _document(home: Home, name: str) -> dict[str, Any]:
     with open(fd, "rb") as file:
         if size > MAX_DOCUMENT:
             raise FormatError(f"{name} is too large")
-        form = json.loads(file.read(size))
-    if not isinstance(form, dict):
-        raise FormatError(f"{name} is not a JSON object")
-    return form
+        return object_of(name, file.read(size))
 
 
 @contextmanager
