@@ -40,9 +40,6 @@ from .tasks import Tasks
 if TYPE_CHECKING:
     from ..model.collecting import Criteria, GcReport
 
-# The fields of `Criteria`, in its order.
-By = tuple[float | None, int | None, int | None, tuple[str, str] | None]
-
 BATCH = 250  # runs; others' starts wait for a transaction of so many
 
 
@@ -78,15 +75,11 @@ class Collector:
         self._noted: tuple[list[Tombstone], str] | None = None  # in the file, with its mark; not yet as rows
         self._one = asyncio.Lock()
 
-    async def gc(self, by: By, apply: bool, tell: Tell) -> GcReport:
-        """Plan ``by`` criteria, and with ``apply`` do it.  A cancelled one goes on to the end of a batch.
+    async def gc(self, asked: Criteria, apply: bool, tell: Tell) -> GcReport:
+        """Plan, and with ``apply`` do it.  A cancelled one goes on to the end of a batch.
 
-        Raises ``INVALID_REQUEST``, ``NO_SPACE``, ``BUSY``, ``STATE_DIR_REFUSED``, ``SUPERVISOR_CLOSED``.
+        Raises ``NO_SPACE``, ``BUSY``, ``STATE_DIR_REFUSED``, ``SUPERVISOR_CLOSED``.
         """
-        from ..model.collecting import Criteria  # no start pays for it
-
-        older_than, keep, max_bytes, label = by
-        asked = Criteria(older_than=older_than, keep=keep, max_bytes=max_bytes, label=label)
         call = _Call(asked, apply, tell)
         work = self._tasks.spawn(self._gc(call))
         try:

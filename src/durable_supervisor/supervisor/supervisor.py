@@ -287,7 +287,7 @@ class Supervisor(Observer):
         queueing = Queueing(queue, priority)
         prepared = Prepared(request, host or read_host(), self._identity.key, queueing, window=window)
         check_in_place(self._place, self._journal_inode)
-        return await self._tasks.see_through(self._starter.start(prepared))
+        return await asyncio.shield(self._tasks.spawn(self._starter.start(prepared)))
 
     def capacity(self) -> Capacity:
         """The limits, and how many runs hold a slot and wait for one now."""
@@ -337,13 +337,15 @@ class Supervisor(Observer):
         ``collecting``.  Raises ``INVALID_REQUEST``, ``NO_SPACE``, ``BUSY``.
         """
         self._lookup.check_open()
-        return await self._collector.gc((older_than, keep, max_bytes, label), apply, tell)
+        from ..model.collecting import Criteria  # no start pays for it
+
+        asked = Criteria(older_than=older_than, keep=keep, max_bytes=max_bytes, label=label)
+        return await self._collector.gc(asked, apply, tell)
 
     async def import_(self, bundle: str | os.PathLike[str], *, by_uid: int | None = None) -> ImportReport:
         """Take the run in a bundle (a file) in, to be read here as the run of another directory.
 
-        ``by_uid``: as for `resolve`.  See ``docs/bundles.md``.  Raises ``INVALID_REQUEST``,
-        ``IMPORT_CONFLICT``, ``NO_SPACE``, ``BUSY``.
+        ``by_uid``: as in `resolve`.  Raises ``INVALID_REQUEST``, ``IMPORT_CONFLICT``, ``NO_SPACE``, ``BUSY``.
         """
         self._lookup.check_open()
         return await self._importer.import_(bundle, os.getuid() if by_uid is None else by_uid)

@@ -30,15 +30,6 @@ class Tasks:
         task.add_done_callback(self._done)
         return task
 
-    async def see_through(self, work: Coroutine[Any, Any, T]) -> T:
-        """The work's result.  A caller that is cancelled leaves it to go on.
-
-        As `asyncio.shield` of `spawn`, which wakes its caller one turn of the loop later.
-        """
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        _ = self.spawn(_answering(answer, work))
-        return await answer
-
     def spawn_unawaited(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin work that nobody awaits: its failure is told to the host's logging, and is no other's."""
         _ = self.spawn(_guarded(work))
@@ -71,17 +62,3 @@ async def _guarded(work: Coroutine[Any, Any, None]) -> None:
         await work
     except Exception as error:  # noqa: BLE001  (whatever it is)
         report(error)
-
-
-async def _answering(answer: asyncio.Future[T], work: Coroutine[Any, Any, T]) -> None:
-    try:
-        result = await work
-    except asyncio.CancelledError:
-        answer.cancel()
-        raise
-    except BaseException as error:
-        if not answer.done():
-            answer.set_exception(error)
-        raise
-    if not answer.done():
-        answer.set_result(result)
