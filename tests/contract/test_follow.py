@@ -103,9 +103,10 @@ async def test_a_worker_with_a_crowd_at_its_socket_is_asked_now_and_then(
     """It takes so many connections and no more: whom it turns away must not come again at once, for ever."""
     run = await runs.start(["cat"], stdin="open")
     path = await socket_of(runs, run)
-    crowd = [Peer(path) for _ in range(127)]  # and the supervisor
-    for one in crowd:
-        await asyncio.to_thread(one.ask, {"op": "ping"})
+    crowd: list[Peer] = []
+    while len(crowd) < 127:  # and the supervisor
+        crowd.append(Peer(path))
+        assert await asyncio.to_thread(crowd[-1].ask, {"op": "ping"})  # the queue holds 64
     async with Observer.open(runs.state_dir) as other:
         times: list[float] = []
         view = other._lookup.view
