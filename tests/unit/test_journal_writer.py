@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor.journal import meta, runs
+from durable_supervisor.journal.checkpoints import CALLS
 from durable_supervisor.journal.connection import PATIENCE_SECONDS, Journal
 from durable_supervisor.journal.reader import JournalReader
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
+from tests.support import eventually_async
 from tests.unit.journal_helpers import intent
 
 
@@ -174,6 +176,18 @@ async def test_closed_means_closed_and_closing_finishes_the_work(tmp_path: Path)
     assert sorted(os.listdir(tmp_path)) == ["journal.db"]  # checkpointed: nothing left beside it
     with JournalReader.open(tmp_path / "journal.db") as reader:
         assert reader.read(lambda conn: meta.get(conn, "k19")) == "x"
+
+
+async def test_the_wal_is_written_back_between_commits(journal: Journal) -> None:
+    """Long before SQLite would do it, in the commit of somebody who waits."""
+    before = os.path.getsize(journal.path)
+    for serial in range(1, CALLS + 1):
+        await journal.write(admit(serial))
+    await eventually_async(lambda: os.path.getsize(journal.path) > before)
+    length = os.path.getsize(f"{journal.path}-wal")
+    for serial in range(CALLS + 1, CALLS + 11):
+        await journal.write(admit(serial))
+    assert os.path.getsize(f"{journal.path}-wal") == length  # it is used again from its beginning
 
 
 HOLDER = """

@@ -18,6 +18,7 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from . import files, migrate, thread
 from .batch import Batches, Done, Failed, Work
 from .bell import Bell
+from .checkpoints import SQL_LAST_RESORT, Checkpoints
 from .errors import busy, is_busy, is_half_made, missing, translate
 from .reader import in_snapshot
 
@@ -67,6 +68,7 @@ class Journal:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._closed: asyncio.Task[None] | None = None
+        self._checkpoints = Checkpoints(writer, self._loop, lambda: self._busy)
 
     @classmethod
     async def open(
@@ -170,6 +172,7 @@ class Journal:
 
     async def _close(self) -> None:
         await self._at_rest.wait()
+        self._checkpoints.close()
         # The writer last: the last connection to go checkpoints and removes the -wal file.
         await self._reader.close()
         await self._writer.close()
@@ -235,6 +238,7 @@ class Journal:
                     _answer(call, value=result.value)
                 else:
                     _answer(call, error=_typed(result))
+            self._checkpoints.committed(len(batch))
         self._busy = False
         self._plan()
 
@@ -285,6 +289,7 @@ def _configure(conn: sqlite3.Connection) -> None:
             phase=Phase.OPEN,
             hint="choose a state directory on a local disk",
         )
+    conn.execute(SQL_LAST_RESORT)
     conn.execute("PRAGMA journal_size_limit = 16777216")  # a burst leaves no giant -wal behind
 
 
