@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -60,3 +62,22 @@ def test_undecodable_arguments_survive_the_way() -> None:
 def test_what_is_no_frame_is_refused(frame: bytes) -> None:
     with pytest.raises(FrameError):
         FrameParser().feed(frame)
+
+
+def test_to_send_descriptors_to_nobody_is_an_error_and_no_signal() -> None:
+    """Also where the host has let SIGPIPE end it again."""
+    script = (
+        "import os, signal, socket\n"
+        "from durable_supervisor.process.channel import send_fds\n"
+        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
+        "ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "send_fds(ours, b'some', [0])\n"
+        "message, (fd,), _, _ = socket.recv_fds(theirs, 9, 1)\n"
+        "assert (message, os.fstat(fd)) == (b'some', os.fstat(0))\n"
+        "theirs.close()\n"
+        "try:\n"
+        "    send_fds(ours, b'some', [0])\n"
+        "except BrokenPipeError:\n"
+        "    raise SystemExit(7)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 7

@@ -6,6 +6,7 @@ the JSON in ASCII, the bytes.  Spec, controls and their receipts travel so.
 
 from __future__ import annotations
 
+import array
 import json
 import socket
 import struct
@@ -27,6 +28,15 @@ def encode_frame(message: dict[str, object], blob: bytes = b"") -> bytes:
     # ASCII JSON carries lone surrogates, which stand for undecodable bytes of argv and env.
     text = _encode(message).encode("ascii")
     return b"".join((_PREFIX.pack(len(text), len(blob)), text, blob))
+
+
+def send_fds(end: socket.socket, message: bytes, descriptors: list[int]) -> None:
+    """Copies of ``descriptors`` to whoever has the other end, with a message that is not empty.
+
+    Unlike `socket.send_fds`, never a SIGPIPE: a host may have let that end it again.  Raises OSError.
+    """
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+    end.sendmsg([message], [rights], socket.MSG_NOSIGNAL)
 
 
 def read_frame(channel: socket.socket) -> tuple[dict[str, object], bytes] | None:

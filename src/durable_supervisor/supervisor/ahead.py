@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 
 from ..process import forks
+from ..process.channel import send_fds
 from ..process.failpoints import any_armed
 from .links import ExitWatch
 from .spawn import spawn_ahead
@@ -47,7 +48,7 @@ class WorkerAhead:
     def give(self, channel: int, log: int) -> bool:
         """Hand it its run.  False: it is gone, or has one already, and has got nothing."""
         try:
-            socket.send_fds(self._turn, [b"\1"], [log, channel])
+            send_fds(self._turn, b"\1", [log, channel])
         except OSError:
             return False
         finally:

@@ -64,7 +64,7 @@ class WorkerLink:
 
     def send_ahead(self, frame: bytes) -> None:
         """Put as much of the spec on the channel as fits, for the worker to find when it begins."""
-        sent = self._channel.send(frame)
+        sent = self._channel.send(frame, socket.MSG_NOSIGNAL)
         self._unsent = frame[sent:]
 
     async def hand_over(self, seconds: float) -> None:

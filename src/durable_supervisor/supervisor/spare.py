@@ -10,6 +10,7 @@ import asyncio
 import socket
 
 from ..process import forks
+from ..process.channel import send_fds
 from ..process.identity import stands_still
 from ..worker.spec import SHORT_RUN_SECONDS
 
@@ -37,7 +38,7 @@ class KeptWorker:
         try:
             if stands_still(self._pid):  # and so would the run
                 return False
-            socket.send_fds(self._end, [b"\1"], [log, channel])
+            send_fds(self._end, b"\1", [log, channel])
         except OSError:  # it was killed meanwhile
             return False
         self.free = False

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ..process import forks
+from ..process.channel import send_fds
 from ..process.failpoints import failpoint
 from ..process.locks import keep_held, try_lock
 from .ahead import WorkerAhead
@@ -172,7 +173,7 @@ class _Zygote:
         answer: asyncio.Future[tuple[str, int]] = self._loop.create_future()
         self._answers[run_id] = answer
         try:
-            socket.send_fds(self._control, [run_id.encode("ascii")], descriptors)
+            send_fds(self._control, run_id.encode("ascii"), descriptors)
         except OSError as error:
             del self._answers[run_id]
             return f"zygote unreachable ({error.errno})"
