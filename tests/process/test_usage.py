@@ -32,8 +32,8 @@ def leader():
 libc.set_child_subreaper()
 pid, usage = child(leader), Usage()
 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-while tree.children_of(os.getpid()) != [pid]:
-    tree.reap_others(pid, usage)
+while not tree.reap_others(pid, usage):
+    pass
 usage.add(os.wait4(pid, 0)[2])
 told = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(json.dumps([usage.to_dict(), told.ru_utime, told.ru_stime, told.ru_maxrss]))

@@ -14,6 +14,8 @@ from .identity import Stat, read_stat
 from .signals import signal_ticks
 from .usage import Usage
 
+_PIECE = 8192
+
 
 def descendants(root: int) -> list[Stat]:
     """Every living descendant of ``root``, parents before children; zombies left out.
@@ -49,12 +51,24 @@ def children_of(pid: int) -> list[int]:
         return children
     for task in tasks:
         try:
-            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                children.extend(int(child) for child in file.read().split())
+            children.extend(int(child) for child in _read(f"/proc/{pid}/task/{task}/children").split())
         except (FileNotFoundError, ProcessLookupError):
             if os.path.exists(f"/proc/{pid}/task/{task}/stat"):
                 return _children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
     return children
+
+
+def _read(path: str) -> bytes:
+    """All of a small file, by plain calls: those of a file object cost more than what the kernel does."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = piece = os.read(fd, _PIECE)
+        while piece:
+            piece = os.read(fd, _PIECE)
+            text += piece
+        return text
+    finally:
+        os.close(fd)
 
 
 def signal_all(processes: list[Stat], signo: int) -> list[int]:
@@ -78,16 +92,27 @@ def ignores(one: Stat, signo: int) -> bool:
     return bool(masks) and bool(int(masks[0], 16) >> (signo - 1) & 1)
 
 
-def reap_others(leader: int, usage: Usage) -> None:
-    """Reap every dead child except the leader, whose zombie pins its pid until the end."""
-    for pid in children_of(os.getpid()):
-        if pid != leader:
-            try:
-                reaped, _, used = os.wait4(pid, os.WNOHANG)
-            except ChildProcessError:
-                continue
-            if reaped:
-                usage.add(used)
+def reap_others(leader: int, usage: Usage) -> bool:
+    """Reap every dead child except the leader, whose zombie pins its pid until the end.
+
+    True where the leader is the only one that is left.
+    """
+    children = children_of(os.getpid())
+    gone = [pid for pid in children if pid != leader and _gone(pid, usage)]
+    if gone:
+        children = children_of(os.getpid())  # who lived when they were listed has left us its own since
+    return children == [leader]
+
+
+def _gone(pid: int, usage: Usage) -> bool:
+    """Is this child none any more?  Where it was dead, it is reaped."""
+    try:
+        reaped, _, used = os.wait4(pid, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    if reaped:
+        usage.add(used)
+    return bool(reaped)
 
 
 def marked(variable: str, value: str) -> list[Stat]:

@@ -295,8 +295,8 @@ class Tending:
         if not drained and not waited:
             self._poller.at("drain", self._drain_until, lambda: None)
             return
-        tree.reap_others(self.leader, self._usage)
-        if tree.children_of(os.getpid()) == [self.leader] and self._groups_are_empty():
+        alone = tree.reap_others(self.leader, self._usage)
+        if alone and self._groups_are_empty():
             self._finish([])
         elif not self._stopper.active and self.spec.completion == "leader":
             self.begin_stop(LEFTOVER, self._grace_for(self._breach))
