@@ -86,3 +86,16 @@ def test_it_leaves_with_a_host_that_was_killed() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL
     eventually(lambda: not running(int(done.stdout)))
+
+
+def test_where_there_is_nothing_to_rehearse_with_it_is_left_out() -> None:
+    """A worker that waits may have its run in its socket by then: to fail would lose it."""
+    script = (
+        "import resource\n"
+        "from durable_supervisor.worker.rehearsal import rehearse\n"
+        "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))\n"
+        "rehearse()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+from contextlib import suppress
 
 from ..model.enforcement import unconfined
 from ..model.events import Kind
@@ -49,7 +50,16 @@ def adapt() -> None:
 
 
 def rehearse(*, to_the_end: bool = False) -> None:
-    """Leaves nothing behind but warmed memory: no descriptor, child, signal or file."""
+    """Leaves nothing behind but warmed memory: no descriptor, child, signal or file.
+
+    Where something for it is not to be had (descriptors, say, or memory that is a file) the run does
+    without: it may be on its way to this process already, and would be lost with it.
+    """
+    with suppress(OSError):
+        _go_through(to_the_end)
+
+
+def _go_through(to_the_end: bool) -> None:
     message, blob = FrameParser().feed(encode_frame(_REQUEST))[0]
     spec = Spec.from_message(message, blob)
     clock = Clock()
