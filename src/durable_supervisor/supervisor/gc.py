@@ -8,8 +8,6 @@ which the journal says that they are to go, and the next opening takes them away
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,15 +24,15 @@ from ..process.failpoints import failpoint
 from ..process.locks import LockState, probe_lock
 from ..process.shortage import is_shortage
 from ..runlog.collected import CollectedLog
-from ..runlog.files import FULL_ERRNOS, NotRegularError
+from ..runlog.files import NotRegularError
 from ..runlog.paths import RunPaths, shard_of
 from ..runlog.removal import disk_bytes, remove_run, settle_shard
+from .file_errors import typed
 from .gc_imported import remove_imported, see_imported, sweep_imported
 from .gc_plan import Plan, Sighting, plan
-from .hosting import short_of
 from .logs import report
 from .refusals import starts_nothing_more
-from .state_dir import StateDir, unusable
+from .state_dir import StateDir
 from .tasks import Tasks
 
 if TYPE_CHECKING:
@@ -179,7 +177,7 @@ class Collector:
         try:
             return await self._blocking(work)
         except (OSError, NotRegularError) as error:
-            raise typed(error, self._place.runs) from error
+            raise typed(error, self._place.runs, Phase.CONTROL, _full()) from error
 
 
 def _see(page: Sequence[KeptRun], runs_dir: str) -> list[Sighting]:
@@ -215,21 +213,14 @@ def _remove(rows: Sequence[RunRow], runs_dir: str, newest_shard: str) -> list[in
     return gone
 
 
-def typed(error: OSError | NotRegularError, runs_dir: str) -> SupervisorError:
-    """What files met with, as the product's own error."""
-    if isinstance(error, NotRegularError):
-        return unusable(str(error), OSError(errno.EINVAL, os.strerror(errno.EINVAL)))
-    if is_shortage(error):
-        return short_of(error, Phase.CONTROL)
-    if error.errno in FULL_ERRNOS:
-        return SupervisorError(
-            ErrorCode.NO_SPACE,
-            "no space left to note which runs are collected; nothing that was not noted was removed",
-            phase=Phase.CONTROL,
-            retryable=True,
-            hint="free some KiB on the file system of the state directory, then collect again",
-        )
-    return unusable(error.filename or runs_dir, error)
+def _full() -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.NO_SPACE,
+        "no space left to note which runs are collected; nothing that was not noted was removed",
+        phase=Phase.CONTROL,
+        retryable=True,
+        hint="free some KiB on the file system of the state directory, then collect again",
+    )
 
 
 def _report(planned: Plan, applied: bool, left: int) -> GcReport:

@@ -8,7 +8,6 @@ never written.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -18,12 +17,11 @@ from ..journal import runs
 from ..model.arguments import absolute
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..process.failpoints import failpoint
-from ..process.shortage import is_shortage
-from ..runlog.files import FULL_ERRNOS, NotRegularError
-from .hosting import short_of
+from ..runlog.files import NotRegularError
+from .file_errors import typed
 from .imported import WORKSHOP
 from .refusals import starts_nothing_more
-from .state_dir import StateDir, unusable
+from .state_dir import StateDir
 
 if TYPE_CHECKING:
     from ..journal.connection import Journal
@@ -118,21 +116,15 @@ class Importer:
         try:
             return await self._blocking(work)
         except (OSError, NotRegularError) as error:
-            raise _typed(error, path, self._place) from error
+            raise typed(error, self._place.imported, Phase.ADMIT, _full(path)) from error
 
 
-def _typed(error: OSError | NotRegularError, path: str, place: StateDir) -> SupervisorError:
-    if isinstance(error, NotRegularError):
-        return unusable(str(error), OSError(errno.EINVAL, os.strerror(errno.EINVAL)))
-    if is_shortage(error):
-        return short_of(error, Phase.ADMIT)
-    if error.errno in FULL_ERRNOS:
-        return SupervisorError(
-            ErrorCode.NO_SPACE,
-            "no space left for the imported run; nothing of it was kept",
-            phase=Phase.ADMIT,
-            retryable=True,
-            hint="free room on the file system of the state directory, then import it again",
-            details={"path": path},
-        )
-    return unusable(os.fsdecode(error.filename or place.imported), error)
+def _full(path: str) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.NO_SPACE,
+        "no space left for the imported run; nothing of it was kept",
+        phase=Phase.ADMIT,
+        retryable=True,
+        hint="free room on the file system of the state directory, then import it again",
+        details={"path": path},
+    )

@@ -22,7 +22,7 @@ from ..runlog.paths import SHARD_RUNS, RunPaths, has_runs, list_runs, list_shard
 from ..runlog.reader import LogReader
 from .admission import key_id
 from .collected import compare_with_tombstones
-from .gc import typed
+from .file_errors import not_regular
 from .hosting import short_of
 from .imported import next_serial
 from .refusals import RECOVER_HINT, needs_recovery
@@ -87,7 +87,7 @@ def refusing_unreadable(place: StateDir) -> Iterator[None]:
             raise
         raise unusable(os.fsdecode(error.filename or place.runs), error) from error
     except NotRegularError as error:
-        raise typed(error, place.runs) from error
+        raise not_regular(error) from error
 
 
 async def _identify(place: StateDir, journal: Journal) -> Identity:
