@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
@@ -10,7 +11,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from durable_supervisor import ErrorCode, RunState, Supervisor
+from durable_supervisor import ErrorCode, Phase, RunState, Supervisor, SupervisorError
+from durable_supervisor.bundle import check_log
+from durable_supervisor.runlog import files, tail, walk
+from durable_supervisor.runlog.paths import RunPaths, SegmentKey, segment_name
+from durable_supervisor.supervisor.import_workshop import Workshop
+from durable_supervisor.supervisor.state_dir import StateDir
 from tests.bundle.test_archive import WRONG, Maker
 from tests.contract.hosts import refused
 from tests.imports.bundles import Change, finished, imported, remade, saying, together
@@ -161,3 +167,56 @@ async def test_the_directory_goes_on(sup: Supervisor, tmp_path: Path) -> None:
     async with refused(ErrorCode.INVALID_REQUEST):
         await sup.import_(tmp_path / "b")
     assert (await finished(sup)).state is RunState.FINISHED
+
+
+async def test_one_that_is_broken_off(sup: Supervisor, theirs: Theirs) -> None:
+    """Wherever it is in its work: who closes the supervisor waits for no more than a piece of it."""
+
+    class LeavingError(SupervisorError):
+        """An owner that goes."""
+
+    async def stage(most: int) -> int:
+        asked = 0
+
+        def check() -> None:
+            nonlocal asked
+            asked += 1
+            if asked > most:
+                raise LeavingError(ErrorCode.SUPERVISOR_CLOSED, "", phase=Phase.ADMIT)
+
+        workshop = Workshop(StateDir(sup.state_dir), check)
+        try:
+            await asyncio.to_thread(workshop.stage, str(theirs.bundle))
+        finally:
+            workshop.clear()
+        return asked
+
+    needed = await stage(1 << 30)
+    assert needed > 10, "also while its log is read"
+    for most in range(needed):
+        with pytest.raises(LeavingError):
+            await stage(most)
+    await check_nothing_of_it(sup)
+
+
+async def test_segments_without_end(sup: Supervisor, theirs: Theirs, tmp_path: Path) -> None:
+    """Each is looked at once: a list of all of them for each would take hours."""
+
+    def segments(found: dict[str, bytes]) -> None:
+        [log] = [name for name in found if name.endswith(".log")]
+        found.update({f"{log[:-4]}.seg/{segment_name((100 + n, 0, 0))}": b"x" for n in range(500)})
+
+    listed = 0
+
+    def list_segments(paths: RunPaths, attempt: int) -> list[SegmentKey]:
+        nonlocal listed
+        listed += 1
+        return files.list_segments(paths, attempt)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (walk, tail, check_log):
+            patch.setattr(module, "list_segments", list_segments)
+        async with refused(ErrorCode.INVALID_REQUEST):
+            await sup.import_(remade(theirs.bundle, tmp_path / "b", segments))
+    assert 0 < listed < 10
+    await check_nothing_of_it(sup)

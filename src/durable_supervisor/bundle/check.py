@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..model.errors import SupervisorError
+from ..model.errors import ErrorCode, SupervisorError
 from ..model.states import JUDGED_STATES, RunState
 from ..model.verify import VerifyReport
 from ..process.clock import boot_id
@@ -24,12 +24,18 @@ DAMAGE = frozenset({
 })  # fmt: skip
 
 
-def check_bundle(archive: Archive, unpack: Callable[[], RunPaths], report: VerifyReport) -> Told | None:
+def check_bundle(
+    archive: Archive,
+    unpack: Callable[[], RunPaths],
+    report: VerifyReport,
+    check: Callable[[], None] = lambda: None,
+) -> Told | None:
     """Every member by its digest; then the log, which ``unpack`` lays out, as one of a directory is checked.
 
-    Answers what it tells of its run; None where that cannot be said, and the report says why.
+    ``check`` raises where nobody wants the rest any more.  Answers what it tells of its run; None where that
+    cannot be said, and the report says why.
     """
-    if not _whole(archive, report):
+    if not _whole(archive, report, check):
         return None
     try:
         found = told(archive)
@@ -37,7 +43,7 @@ def check_bundle(archive: Archive, unpack: Callable[[], RunPaths], report: Verif
         report.add("error", "bundle_malformed", archive.path, str(problem), _AGAIN, archive.manifest.run_id)
         return None
     # An open run's log was copied after its row was read, as beside an owner.
-    setting = Setting(None, boot_id(), owned=True, row_now=lambda run_id: found.row)
+    setting = Setting(None, boot_id(), owned=True, row_now=lambda run_id: found.row, check=check, frozen=True)
     paths = unpack()
     check_log(found.row, paths, setting, report)
     if found.row.state in JUDGED_STATES:
@@ -56,14 +62,16 @@ def _check_shown(found: Told, paths: RunPaths, report: VerifyReport) -> None:
         report.add("error", "state_contradicted", paths.log(view.attempt), problem, _AGAIN, view.id)
 
 
-def _whole(archive: Archive, report: VerifyReport) -> bool:
+def _whole(archive: Archive, report: VerifyReport, check: Callable[[], None]) -> bool:
     """Members are told one by one: the others may still be good."""
     whole = True
     for name in archive.manifest.members:
         try:
             for _ in archive.chunks(name):
-                pass
+                check()
         except SupervisorError as error:
+            if error.code is not ErrorCode.INVALID_REQUEST:
+                raise  # no word on the bundle
             report.add("error", "member_damaged", f"{archive.path}:{name}", error.message, _AGAIN)
             whole = False
     return whole

@@ -40,13 +40,16 @@ class Setting:
     """What a log is looked at in.
 
     ``directory_id`` None: any log is of here.  ``owned``: somebody is at work, so that the journal may be a
-    moment behind its logs.  ``row_now`` reads a row anew.
+    moment behind its logs.  ``row_now`` reads a row anew.  ``check`` raises where nobody wants the rest any
+    more; ``frozen`` as of `Walker`.
     """
 
     directory_id: str | None
     boot_id: str
     owned: bool
     row_now: Callable[[str], RunRow | None]
+    check: Callable[[], None] = lambda: None
+    frozen: bool = False
 
 
 def check_log(row: RunRow, paths: RunPaths, setting: Setting, report: VerifyReport) -> None:
@@ -109,6 +112,7 @@ class _Check:
         """Each header names the run, the attempt and its own first event; repairs are counted upwards."""
         generation, keys = 0, list_segments(self._paths, attempt)
         for key in keys:
+            self._setting.check()
             path = self._paths.segment_file(attempt, key)
             try:
                 fd, size = open_regular(path)
@@ -149,7 +153,8 @@ class _Check:
 
     def _events(self) -> None:
         expected = 1
-        for event in Walker(self._paths, self._row.attempt).events(0):
+        for event in Walker(self._paths, self._row.attempt, frozen=self._setting.frozen).events(0):
+            self._setting.check()
             first = _first_of(event)
             if first != expected:
                 problem = f"event {first} follows event {expected - 1}"

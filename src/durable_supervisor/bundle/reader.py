@@ -190,7 +190,7 @@ class BundleReader:
 
     def _reader(self) -> LogReader:
         if self._log is None:
-            self._log = LogReader(self.unpacked(), self.manifest.attempts)
+            self._log = LogReader(self.unpacked(), self.manifest.attempts, frozen=True)
         return self._log
 
     def unpacked(self) -> RunPaths:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..runlog.files import create_file, make_dir
@@ -14,11 +15,11 @@ from .contents import parse_log_name
 FREE_BYTES = 256 << 20  # left alone on the disk that a log is unpacked to
 
 
-def unpack(archive: Archive, folder: str) -> RunPaths:
+def unpack(archive: Archive, folder: str, check: Callable[[], None] = lambda: None) -> RunPaths:
     """Write every segment below ``folder``, private, as a state directory's ``runs`` would have it.
 
-    Nothing is synced.  Raises ``INVALID_REQUEST`` as `Archive`, ``NO_SPACE``; OSError where a file cannot
-    be written.
+    Nothing is synced.  ``check`` raises where nobody wants the rest any more.  Raises ``INVALID_REQUEST`` as
+    `Archive`, ``NO_SPACE``; OSError where a file cannot be written.
     """
     manifest = archive.manifest
     logs = {name: found for name in manifest.members if (found := parse_log_name(manifest, name))}
@@ -29,7 +30,9 @@ def unpack(archive: Archive, folder: str) -> RunPaths:
         path = paths.segment_file(attempt, key)
         make_dir(os.path.dirname(path))
         with open(create_file(path), "wb") as file:
-            file.writelines(archive.chunks(name))
+            for chunk in archive.chunks(name):
+                check()
+                file.write(chunk)
     return paths
 
 

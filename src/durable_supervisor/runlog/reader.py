@@ -25,18 +25,21 @@ MAX_PAGE_BYTES = 8 << 20
 class LogReader:
     """Reads the log of one run.  Not for use by two threads at once.
 
-    ``attempts`` is the newest attempt's number and may be raised later.
+    ``attempts`` is the newest attempt's number and may be raised later.  ``frozen`` as of `Walker`.
     ``directory_id``, when given, makes another directory's log "foreign".
     """
 
-    __slots__ = ("_tail", "_walker", "attempts", "directory_id", "paths")
+    __slots__ = ("_frozen", "_tail", "_walker", "attempts", "directory_id", "paths")
 
-    def __init__(self, paths: RunPaths, attempts: int = 1, *, directory_id: str | None = None) -> None:
+    def __init__(
+        self, paths: RunPaths, attempts: int = 1, *, directory_id: str | None = None, frozen: bool = False
+    ) -> None:
         self.paths = paths
         self.attempts = max(attempts, 1)
         self.directory_id = directory_id
         self._tail = Tail(paths, self.attempts, directory_id)
-        self._walker = Walker(paths, self.attempts)
+        self._frozen = frozen
+        self._walker = Walker(paths, self.attempts, frozen=frozen)
 
     def page(
         self,
@@ -92,7 +95,8 @@ class LogReader:
         return pieces if tail is None else iter(_last_bytes(pieces, tail))
 
     def _pieces(self, stream: str | None) -> Iterator[bytes]:
-        walker = Walker(self.paths, self.attempts)  # its own position: the next page stays cheap
+        # A position of its own: the next page stays cheap.
+        walker = Walker(self.paths, self.attempts, frozen=self._frozen)
         for event in walker.events(0):
             if event.kind == Kind.OUTPUT and stream in (None, event.stream):
                 yield event.data

@@ -7,6 +7,7 @@ that a compaction took away is looked up anew by the next seq.
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Generator, Iterator
 
 from durable_supervisor.model.events import Event, Kind
@@ -36,16 +37,21 @@ _Steps = Generator[Event, None, _Position | None]
 
 
 class Walker:
-    """Remembers where the last walk stopped, so that going on costs nothing."""
+    """Remembers where the last walk stopped, so that going on costs nothing.
 
-    __slots__ = ("_at", "_first_seqs", "_tried", "attempts", "paths")
+    ``frozen``: nobody writes this log any more, so its segments are listed once.  A stranger's bundle
+    may hold 100,000 of them.
+    """
 
-    def __init__(self, paths: RunPaths, attempts: int) -> None:
+    __slots__ = ("_at", "_first_seqs", "_listed", "_tried", "attempts", "paths")
+
+    def __init__(self, paths: RunPaths, attempts: int, *, frozen: bool = False) -> None:
         self.paths = paths
         self.attempts = attempts
         self._at: _Position | None = None
         self._first_seqs: dict[int, int] = {1: 1}
         self._tried: set[tuple[int, SegmentKey]] = set()  # walked since the last event
+        self._listed: dict[int, list[SegmentKey]] | None = {} if frozen else None
 
     def events(self, after: int) -> Iterator[Event]:
         """Every event with a seq above ``after``, each seq answered once, as far as the log goes now.
@@ -128,7 +134,7 @@ class Walker:
         A directory listing is no snapshot: beside a compaction it can show neither the
         old segments nor the new one.
         """
-        for key in reversed(_segments(self.paths, position.attempt)):
+        for key in reversed(self._segments(position.attempt)):
             if key[0] <= seq:
                 if (position.attempt, key) in self._tried or 0 < key[1] < seq:
                     return None
@@ -137,9 +143,10 @@ class Walker:
 
     def _following(self, position: _Position) -> _Position | None:
         """The beginning of the next segment, or of the next attempt's log."""
-        for key in _segments(self.paths, position.attempt):
-            if key[0] > position.key[0]:
-                return _Position(position.attempt, key, 0, position.seq)
+        keys = self._segments(position.attempt)
+        index = bisect_right(keys, position.key[0], key=_begins)
+        if index < len(keys):
+            return _Position(position.attempt, keys[index], 0, position.seq)
         if position.attempt < self.attempts:
             return _Position(position.attempt + 1, FIRST, 0, position.seq)
         return None
@@ -148,11 +155,18 @@ class Walker:
         """Where to look for the seq behind ``after``."""
         self._tried.clear()
         for attempt in range(self.attempts, 0, -1):
-            for key in reversed(_segments(self.paths, attempt)):
+            for key in reversed(self._segments(attempt)):
                 first = self._first_seq(attempt) if key == FIRST else key[0]
                 if first is not None and first <= after + 1:
                     return _Position(attempt, key, self._near(attempt, key, after), after)
         return _Position(1, FIRST, 0, after)
+
+    def _segments(self, attempt: int) -> list[SegmentKey]:
+        if self._listed is None:
+            return _segments(self.paths, attempt)
+        if attempt not in self._listed:
+            self._listed[attempt] = _segments(self.paths, attempt)
+        return self._listed[attempt]
 
     def _near(self, attempt: int, key: SegmentKey, seq: int) -> int:
         """An offset not behind ``seq`` in this segment; 0 where there is nothing to gain."""
@@ -196,6 +210,10 @@ class Walker:
             return None
         finally:
             os.close(fd)
+
+
+def _begins(key: SegmentKey) -> int:
+    return key[0]
 
 
 def _segments(paths: RunPaths, attempt: int) -> list[SegmentKey]:

@@ -102,7 +102,7 @@ class Workshop:
         report = VerifyReport(copy.path, "bundle")
         logs = os.path.join(self._path, LOGS)
         make_dir(logs)
-        told = check_bundle(copy, partial(unpack, copy, logs), report)
+        told = check_bundle(copy, partial(unpack, copy, logs, self._check), report, self._check)
         problem = refusal(report, told)
         if told is None or problem is not None:
             raise _damaged(copy.path, problem or "it is malformed")

@@ -247,7 +247,8 @@ class Reading:
             if key in self._readers:
                 self._readers.move_to_end(key)
             else:
-                self._readers[key] = (LogReader(paths, row.attempt), threading.Lock())
+                reader = LogReader(paths, row.attempt, frozen=is_imported(row))
+                self._readers[key] = (reader, threading.Lock())
                 if len(self._readers) > _CACHED_READERS:
                     self._readers.popitem(last=False)
             return self._readers[key]

@@ -72,7 +72,7 @@ def _one(home: Home, report: VerifyReport, check: Callable[[], None]) -> None:
         for name in sorted(set(files_below(home.path)) - kept - {BUNDLE, MARK}):
             _differs(home, report, home.file(name), "the bundle has nothing of this name")
         found = VerifyReport(report.path, report.subject)
-        told = check_bundle(archive, lambda: row.paths, found)
+        told = check_bundle(archive, lambda: row.paths, found, check)
     problem = refusal(found, told)
     if problem is not None:
         _differs(home, report, path, problem)

@@ -62,7 +62,7 @@ async def verify(path: str | os.PathLike[str] | None = None, *, tell: Tell = qui
 async def _bundle(path: str, errand: Errand) -> VerifyReport:
     report = VerifyReport(path, "bundle")
     async with BundleReader(path) as reader:
-        await errand.run(partial(check_bundle, reader.archive, reader.unpacked, report))
+        await errand.run(partial(check_bundle, reader.archive, reader.unpacked, report, errand.check))
     return report
 
 
@@ -126,6 +126,7 @@ class _Directory:
             boot_id=boot_id(),
             owned=directory.is_owned(self._place),
             row_now=lambda run_id: reader.read(partial(runs.get, run_id=run_id)),
+            check=self._errand.check,
         )
         kept, _ = reader.read(copying.counts)
         done, serial = 0, 0
