@@ -11,6 +11,7 @@ from durable_supervisor.model.confining import confined_words
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.quantities import size
 from durable_supervisor.model.start_failure import start_failure_words
+from durable_supervisor.model.states import OPEN_STATES
 
 from .escape import escape_text
 
@@ -64,7 +65,12 @@ def state_colour(form: Form) -> str:
     outcome = form.get("outcome")
     if isinstance(outcome, Mapping):
         return "green" if (outcome.get("kind"), outcome.get("code")) == ("exited", 0) else "red"
-    return "yellow" if form.get("state") in ("queued", "starting", "running", "stopping") else "magenta"
+    return "yellow" if is_open(form) else "magenta"
+
+
+def is_open(form: Form) -> bool:
+    """Does it wait, or go on?"""
+    return form.get("state") in OPEN_STATES
 
 
 def not_started_reason(form: Form) -> str:

@@ -239,7 +239,7 @@ def _took(form: Form) -> str:
     if isinstance(receipt, Mapping) and isinstance(duration := receipt.get("duration"), int | float):
         return describe.span(float(duration))
     began = describe.parse_time(form.get("created_at"))
-    if began is None or form.get("state") not in ("queued", "starting", "running", "stopping"):
+    if began is None or not describe.is_open(form):
         return "-"
     return describe.span(time.time() - began)
 
@@ -247,8 +247,7 @@ def _took(form: Form) -> str:
 def _worker(form: Form) -> str:
     """Not for `kill`: a process that had a run may be at another one."""
     worker = _process(form.get("worker"))
-    over = form.get("state") not in ("queued", "starting", "running", "stopping")
-    return f"{worker}; maybe at another run by now" if worker and over else worker
+    return worker if not worker or describe.is_open(form) else f"{worker}; maybe at another run by now"
 
 
 def _process(identity: object) -> str:

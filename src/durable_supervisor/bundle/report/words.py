@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from ...model.confining import confined_words
 from ...model.events import Kind
 from ...model.quantities import number, size
+from ...model.states import OPEN_STATES
 from ...model.view import RunView
 
 Form = Mapping[str, object]
@@ -48,7 +49,7 @@ def tone(view: RunView) -> str:
     """``good`` for a clean exit, ``bad`` for another end, ``open`` for what goes on, ``unsure`` otherwise."""
     if view.outcome is not None:
         return "good" if (view.outcome.kind.value, view.outcome.code) == ("exited", 0) else "bad"
-    return "open" if view.state.value in ("queued", "starting", "running", "stopping") else "unsure"
+    return "open" if view.state in OPEN_STATES else "unsure"
 
 
 def evidence_words(view: RunView) -> str:
