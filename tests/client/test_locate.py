@@ -16,7 +16,13 @@ import pytest
 
 from durable_supervisor import AsyncClient, Client, Command, ErrorCode, Supervisor, SupervisorError
 from durable_supervisor.client.locate import Candidate, Place, is_trusted, open_socket
-from durable_supervisor.process.places import POINTER_NAME, SOCKET_NAME, SOCKET_VARIABLE, STATE_DIR_VARIABLE
+from durable_supervisor.process.places import (
+    POINTER_NAME,
+    SOCKET_NAME,
+    SOCKET_VARIABLE,
+    STATE_DIR_VARIABLE,
+    state_directory,
+)
 from durable_supervisor.server.server import Server
 from tests.client.raw import FEED, RawService, Visit, answer
 from tests.contract.hosts import check_error, refused
@@ -132,6 +138,39 @@ async def test_a_real_service_elsewhere_is_found_by_its_directory(state_dir: Pat
 )
 def test_whom_secrets_are_told(listener: int, own: int, directory: int, trusted: bool) -> None:
     assert is_trusted(listener, own, directory) is trusted
+
+
+def test_a_directory_without_a_name_is_not_the_default(tmp_path: Path) -> None:
+    for chosen in ("", b""):
+        with pytest.raises(SupervisorError) as caught:
+            state_directory(chosen)  # type: ignore[arg-type]  # bytes are taken, though nobody is told to give them
+        check_error(caught.value, ErrorCode.STATE_DIR_REFUSED)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a user without an account")
+def test_a_user_without_a_home_is_told_so() -> None:
+    code = """
+import os, platformdirs
+from durable_supervisor import SupervisorError
+from durable_supervisor.process.places import state_directory
+os.setgid(65533); os.setuid(65533)
+try:
+    state_directory(None)
+except SupervisorError as error:
+    print(error.code.value, error.hint)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("HOME", "XDG_", "DURABLE_"))
+        },
+    )
+    assert done.stdout == "STATE_DIR_REFUSED set HOME, or choose a directory with --state-dir\n"
 
 
 LISTEN_AS = """

@@ -18,18 +18,28 @@ _POINTER_BYTES = 64 * 1024
 def state_directory(chosen: str | os.PathLike[str] | None) -> str:
     """The argument, else ``$DURABLE_SUPERVISOR_STATE_DIR``, else the user's state directory; absolute.
 
-    Raises ``STATE_DIR_REFUSED`` for what is no path.
+    Raises ``STATE_DIR_REFUSED`` for what is no path, and where a default has no home to be in.
     """
     if not isinstance(chosen, str | bytes | os.PathLike | None):
         raise _no_path("is not a path", "give the directory's path")
     path = os.fsdecode(chosen) if chosen is not None else os.environ.get(STATE_DIR_VARIABLE, "")
     if not path:
-        import platformdirs
-
-        path = platformdirs.user_state_dir("durable_supervisor", appauthor=False)
+        if chosen is not None:  # "$DIR" of a script that never set it does not mean everybody's directory
+            raise _no_path("is empty", "name a directory, or leave it out for the default one")
+        path = _default()
     if "\0" in path:
         raise _no_path("contains a NUL byte", "choose another path")
     return os.path.realpath(os.path.expanduser(path))
+
+
+def _default() -> str:
+    import platformdirs
+
+    try:
+        return platformdirs.user_state_dir("durable_supervisor", appauthor=False)
+    except RuntimeError:  # a user id without an account, in a container say, and no HOME
+        hint = "set HOME, or choose a directory with --state-dir"
+        raise _no_path("has no default, for this user has no home directory", hint) from None
 
 
 def pointed_to(state_dir: str) -> str | None:
