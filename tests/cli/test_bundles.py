@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -185,3 +186,14 @@ def test_a_replay_from_a_moment_on(cli: Cli) -> None:
     run_id = finished(cli, script="echo one; sleep 0.4; echo two")
     for position, shown in (("0", b"one\ntwo\n"), ("200ms", b"two\n"), ("1h", b"")):
         assert cli.ok("replay", run_id, "--from", position, "--speed", "99", "--quiet").raw == shown
+
+
+def test_a_bundle_that_a_full_disk_breaks_off_is_one_error_line(shared: Cli, run_id: str) -> None:
+    with (
+        open("/dev/full", "wb") as full,
+        shared.popen("export", run_id, "-o", "-", stdout=full, stderr=subprocess.PIPE) as done,
+    ):
+        said = done.communicate()[1].decode()
+    assert done.returncode == 1
+    assert said.startswith("error: INTERNAL: cannot write to stdout: No space left on device")
+    assert said.count("\n") == 1, said

@@ -19,7 +19,13 @@ class _Forward:
         self._write = write
 
     def write(self, data: bytes) -> int:
-        self._write(bytes(data))
+        try:
+            self._write(bytes(data))
+        except BaseException:
+            # The zip is broken off.  ZipFile still writes its end when it is collected, where an
+            # error could only be printed, as a traceback.
+            self._write = len
+            raise
         return len(data)
 
     def flush(self) -> None:
