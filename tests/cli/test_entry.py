@@ -181,6 +181,33 @@ def test_a_locale_without_unicode_is_no_obstacle(cli: Cli) -> None:
     assert form["runs"][0]["argv"] == ["echo", "café ☃"]
 
 
+@pytest.mark.parametrize("words", [["--version"], ["--version", "--json"], ["--help"], ["list", "--help"]])
+def test_what_cannot_be_printed_is_one_error_line(cli: Cli, words: list[str]) -> None:
+    for stdout, reason in (("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" >{stdout}', "sh", *COMMAND, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(cli.state_dir),
+        )
+        assert done.returncode == 1
+        assert f"cannot write to stdout: {reason}" in done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_an_empty_directory_is_a_mistake_not_the_default(cli: Cli) -> None:
+    """A script's "$DIR" that was never set: `gc --apply` would be another directory's."""
+    for words in (["list", "--state-dir", ""], ["--state-dir", "", "gc", "--keep", "0", "--apply"]):
+        done = cli(*words)
+        assert done.code == 5
+        assert_one_error_line(done, "STATE_DIR_REFUSED")
+    done = cli("start", "--cwd", "", "--", "true")
+    assert done.code == 2
+    assert "--cwd: is empty" in done.stderr
+    assert cli.ok("list", "--json").document["runs"] == []
+
+
 def closed(cli: Cli, descriptor: int, *words: str) -> tuple[int, str]:
     """Call the command with one of its standard descriptors closed; the exit code and the other output."""
     done = subprocess.run(

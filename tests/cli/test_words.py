@@ -123,3 +123,24 @@ def test_the_shared_options_may_stand_before_the_verb(cli: Cli) -> None:
         ["--state-dir", str(cli.state_dir), "--json", "list"],
     ):
         assert cli.ok(*line).document["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        (["list", "--limit", "x"], "--limit"),
+        (["list", "--label", "x"], "--label"),
+        (["list", "--state", "x"], "--state"),
+        (["wait", "run", "--timeout", "x"], "--timeout"),
+        (["stop", "run", "--grace", "x"], "--grace"),
+        (["gc", "--older-than", "x"], "--older-than"),
+        (["gc", "--max-size", "x"], "--max-size"),
+        (["start", "--size", "80x24", "--", "true"], "--size"),
+    ],
+)
+def test_a_refusal_names_the_option_as_it_was_typed(cli: Cli, line: list[str], option: str) -> None:
+    assert cli(*line).stderr.startswith(f"error: INVALID_REQUEST: {option}: ")
+
+
+def test_an_option_without_its_value_is_explained_by_its_verb(cli: Cli) -> None:
+    assert cli("list", "--limit").stderr.endswith("list --help')\n")

@@ -6,7 +6,7 @@ import os
 import sys
 
 from . import errors, exit_codes, out, verbs, words
-from .main import PROGRAM, called_name
+from .main import PROGRAM, called_name, version_line
 from .options import Call, Settings
 
 
@@ -32,7 +32,10 @@ def _invoke_plain(arguments: list[str], shared: Settings) -> int | None:
     if before is None:
         return None
     values, rest = before
-    if values["version"] or not rest or rest[0] not in verbs.VERBS:
+    if values["version"]:
+        out.write_text(version_line(as_json=shared.json or values["json"]))
+        return exit_codes.OK
+    if not rest or rest[0] not in verbs.VERBS:
         return None
     verb, *rest = rest
     if verb != "serve":  # whose HTTP server insists on it
@@ -46,10 +49,13 @@ def _invoke_plain(arguments: list[str], shared: Settings) -> int | None:
 
 
 def _invoke_by_typer(arguments: list[str], shared: Settings) -> int:
+    from contextlib import redirect_stdout
+
     from . import by_typer
 
     try:
-        return by_typer.invoke(arguments, shared)
+        with redirect_stdout(out.Direct()):
+            return by_typer.invoke(arguments, shared)
     except Exception as error:
         if by_typer.is_abort(error):
             return exit_codes.INTERRUPTED

@@ -186,6 +186,14 @@ class _Verb(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _words_as_given(super().get_params(ctx))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if hasattr(error, "format_message") and getattr(error, "ctx", None) is None:
+                setattr(error, "ctx", ctx)  # noqa: B010  else its hint knows no verb: "see 'dsup --help'"
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -53,7 +53,7 @@ def as_supervisor_error(error: BaseException) -> SupervisorError:
         return SupervisorError(
             ErrorCode.INTERNAL,
             f"this needs {missing}, which is not installed",
-            hint="install the extra: durable-supervisor[cli]",
+            hint="pip install 'durable-supervisor[cli]'",
         )
     if isinstance(error, OSError):
         where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""

@@ -18,6 +18,9 @@ OPTIONS: Final = {
     "labels": "--label",
     "completion": "--completion",
     "priority": "--priority",
+    "pty.columns": "--size",
+    "pty.rows": "--size",
+    "size": "--size",
     "limits.timeout": "--timeout",
     "limits.idle_timeout": "--idle-timeout",
     "limits.grace": "--grace",
@@ -36,6 +39,26 @@ OPTIONS: Final = {
     "policy.filesystem": "--grant",
     "policy.enforcement": "--enforcement",
     "policy.files_backend": "--files-backend",
+    # Of the other verbs.
+    "after": "--after",
+    "before": "--before",
+    "detach-key": "--detach-key",
+    "from": "--from",
+    "grace": "--grace",
+    "keep": "--keep",
+    "kind": "--kind",
+    "label": "--label",
+    "limit": "--limit",
+    "max_bytes": "--max-size",
+    "max_size": "--max-size",
+    "older_than": "--older-than",
+    "output": "--output",
+    "secrets_file": "--secrets-file",
+    "speed": "--speed",
+    "state": "--state",
+    "stream": "--stream",
+    "tail": "--tail",
+    "timeout": "--timeout",
 }
 
 
@@ -44,7 +67,7 @@ HINTS: Final = {
     "give grants, or []": "give --grant",
     "Terminal(columns=120, rows=40)": "--size 120x40",
 }
-_SIZES: Final = ("--max-output", "--max-stdin", "--memory", "--file-size")
+_SIZES: Final = ("--max-output", "--max-stdin", "--memory", "--file-size", "--max-size")
 
 
 def by_option(error: SupervisorError) -> tuple[str, str]:

@@ -22,8 +22,7 @@ def main() -> None:
     """Run the command line and leave with its exit code (``exit_codes``)."""
     arguments = sys.argv[1:]
     if _VERSION_FLAGS.intersection(arguments[:2]) and set(arguments) <= {*_VERSION_FLAGS, "--json"}:
-        _print_version(as_json="--json" in arguments)  # before all imports, which cost more than the answer
-        _leave(0)
+        _tell_version(as_json="--json" in arguments)  # before all imports, which cost more than the answer
     import gc
     import signal
 
@@ -89,7 +88,16 @@ def _threads_end() -> bool:
     return not any(thread.is_alive() for thread in others)
 
 
-def _print_version(*, as_json: bool) -> None:
+def _tell_version(*, as_json: bool) -> None:
+    try:
+        os.write(1, version_line(as_json=as_json).encode())
+    except OSError:  # full, closed, or nobody reads it: `app` tries again, and says so
+        return
+    _leave(0)
+
+
+def version_line(*, as_json: bool) -> str:
+    """What ``--version`` prints."""
     from durable_supervisor import __version__
 
-    sys.stdout.write(f'{{"version": "{__version__}"}}\n' if as_json else f"{PROGRAM} {__version__}\n")
+    return f'{{"version": "{__version__}"}}\n' if as_json else f"{PROGRAM} {__version__}\n"

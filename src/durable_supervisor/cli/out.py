@@ -10,6 +10,7 @@ itself, and lone surrogates (undecodable names) stay valid JSON.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import select
@@ -120,6 +121,15 @@ async def write_patiently(data: bytes, descriptor: int = STDOUT) -> None:
     # A daemon thread, not the pool: asyncio.run would wait for the pool's threads at its end.
     threading.Thread(target=work, daemon=True).start()
     await done
+
+
+class Direct(io.TextIOBase):
+    """sys.stdout for who writes to nothing else (typer): nothing is left for the interpreter's end."""
+
+    def write(self, text: str) -> int:
+        """All of it, now."""
+        write_text(text)
+        return len(text)
 
 
 def is_terminal(descriptor: int) -> bool:

@@ -177,8 +177,10 @@ def _command(words: Mapping[str, Any]) -> Command:
 
 
 def _directory(word: str | None) -> str:
+    if word == "":  # "$DIR" of a script that never set it
+        raise invalid("cwd", "is empty", "name a directory, or leave --cwd out for this one")
     try:
-        return os.path.abspath(word) if word is not None and word else os.getcwd()
+        return os.path.abspath(word) if word is not None else os.getcwd()
     except FileNotFoundError:
         raise invalid("cwd", "this directory no longer exists", "give --cwd, or change directory") from None
 
