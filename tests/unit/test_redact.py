@@ -70,7 +70,7 @@ def test_whichever_of_them_count_as_long(data: bytes, places: list[int], values:
 
 
 def test_no_line_is_looked_for_in_all_of_long_secrets() -> None:
-    """Twenty private keys, say: a line's end is looked for in the short ones, and each long one in the line."""
+    """Twenty private keys, say: a line's end is looked for in short ones, and each long one in the line."""
     values = [random.Random(number).randbytes(100_000) for number in range(20)]
     redactor = Redactor([*values, b"a-short-one"])
     assert redactor._insides == b"a-short-one"
