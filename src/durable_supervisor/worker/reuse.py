@@ -13,7 +13,7 @@ import os
 import resource
 import socket
 
-from ..process.circumstances import Circumstances, circumstances
+from ..process.circumstances import circumstances
 from ..process.failpoints import any_armed
 from .spec import FREE, NEXT_FD, SHORT_RUN_SECONDS, STDIN_NULL
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MOST_RUNS = 100  # what leaks a little is let go of in time
 _MOST_GROWTH = 4 * 1024  # KiB of its peak, since its first run
 _HANDED = 2  # descriptors: log and channel
-_untouched: Circumstances | None = None
+_untouched: tuple[object, ...] | None = None
 
 
 def note_circumstances() -> None:
