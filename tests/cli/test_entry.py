@@ -152,6 +152,11 @@ def test_completion_of_verbs_and_run_ids(cli: Cli) -> None:
     assert complete("dsup start --files-backend b") == ["bubblewrap"]
     assert complete("dsup start --on-limit te") == ["terminate"]
     assert complete("dsup start --completion ") == ["leader", "tree"]
+    assert complete("dsup list --state qu") == ["queued", "quarantined"]
+    assert complete("dsup events --kind output") == ["output", "output.dropped"]
+    assert complete("dsup logs --stream std") == ["stdout", "stderr"]
+    assert complete(f"dsup signal {run_id} USR") == ["USR1", "USR2"]
+    assert complete("dsup service ") == ["install", "uninstall", "print"]
 
 
 def test_completion_of_nothing_is_silent(tmp_path: Path) -> None:

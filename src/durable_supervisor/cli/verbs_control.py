@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal as signals
 from typing import TYPE_CHECKING, Annotated, Any
 
 from durable_supervisor.model.errors import invalid
 
 from . import exit_codes, out, parse
-from .declared import Argument, Option
+from .declared import Argument, Option, one_of
 from .describe import state_word
 from .options import Call, Json, RunId, Settings, SocketPath, StateDir, settings
 from .session import drive, observing
@@ -26,7 +27,14 @@ _Grace = Annotated[
 _Timeout = Annotated[
     str | None, Option("--timeout", metavar="TIME", help="Longest wait for the confirmation.")
 ]
-_Signal = Annotated[str, Argument(metavar="SIGNAL", help="A name or a number: TERM, USR1, 9.")]
+_Signal = Annotated[
+    str,
+    Argument(
+        metavar="SIGNAL",
+        help="A name or a number: TERM, USR1, 9.",
+        complete=one_of(*sorted(one.name.removeprefix("SIG") for one in signals.Signals)),
+    ),
+]
 _Data = Annotated[str | None, Argument(metavar="[FILE|-]", help="Bytes to write [default: our stdin].")]
 _Eof = Annotated[bool, Option("--eof", help="Close the program's stdin; alone, write nothing.")]
 

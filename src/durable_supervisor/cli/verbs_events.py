@@ -9,7 +9,7 @@ from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.events import ALL_KINDS
 
 from . import exit_codes, out, parse
-from .declared import Option
+from .declared import Option, one_of
 from .escape import escape_text
 from .options import After, Call, Json, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .session import drive, observing
@@ -26,7 +26,12 @@ _FEED_POLL_SECONDS = 0.25  # the feed is SQLite: there is nothing to be woken by
 _Limit = Annotated[str | None, Option("--limit", "-n", metavar="N", help="At most this many.")]
 _Kinds = Annotated[
     list[str] | None,
-    Option("--kind", metavar="KIND", help="Only this kind, such as output; may repeat."),
+    Option(
+        "--kind",
+        metavar="KIND",
+        help="Only this kind, such as output; may repeat.",
+        complete=one_of(*sorted(ALL_KINDS)),
+    ),
 ]
 _Follow = Annotated[bool, Option("--follow", "-f", help="Go on with what is still to come.")]
 _NoOutput = Annotated[bool, Option("--no-output", help="Leave the program's output out.")]

@@ -8,7 +8,7 @@ from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.events import Kind
 
 from . import exit_codes, out, parse
-from .declared import Option
+from .declared import Option, one_of
 from .last_lines import LastLines
 from .options import Call, Json, Raw, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .printer import Printer
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 _KINDS = frozenset({Kind.OUTPUT, Kind.OUTPUT_DROPPED})
 _Follow = Annotated[bool, Option("--follow", "-f", help="Go on with what is still to come.")]
-_Stream = Annotated[str, Option("--stream", metavar="stdout|stderr|both", help="Which stream.")]
+_Stream = Annotated[
+    str,
+    Option(
+        "--stream",
+        metavar="stdout|stderr|both",
+        help="Which stream.",
+        complete=one_of("stdout", "stderr", "both"),
+    ),
+]
 _Tail = Annotated[str | None, Option("--tail", metavar="N", help="Begin with the last N lines.")]
 
 

@@ -8,7 +8,7 @@ from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
 from durable_supervisor.model.states import RunState
 
 from . import exit_codes, out, parse
-from .declared import Argument, Option
+from .declared import Argument, Option, one_of
 from .escape import escape_text
 from .options import Call, Json, RunId, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .session import drive, is_bundle, observing
@@ -21,7 +21,10 @@ _Limit = Annotated[str, Option("--limit", "-n", metavar="N", help="At most this 
 _States = Annotated[
     list[str] | None,
     Option(
-        "--state", metavar="STATE", help=f"Only in this state, one of {', '.join(RunState)}; may be repeated."
+        "--state",
+        metavar="STATE",
+        help=f"Only in this state, one of {', '.join(RunState)}; may be repeated.",
+        complete=one_of(*RunState),
     ),
 ]
 _Label = Annotated[str | None, Option("--label", "-l", metavar="NAME=VALUE", help="Only with it.")]

@@ -14,14 +14,16 @@ from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
 from durable_supervisor.model.schema import schema_name
 
 from . import exit_codes, out, units
-from .declared import Argument, Option
+from .declared import Argument, Option, one_of
 from .main import called_name
 from .options import Call, Json, Settings, StateDir, settings
 from .verbs_serve import ListenAt, check_values
 
 _ACTIONS: Final = ("install", "uninstall", "print")
 
-_Action = Annotated[str, Argument(metavar="ACTION", help="install, uninstall or print.")]
+_Action = Annotated[
+    str, Argument(metavar="ACTION", help="install, uninstall or print.", complete=one_of(*_ACTIONS))
+]
 _Serve = Annotated[
     list[str] | None, Argument(metavar="[SERVE_OPTION]...", help="After --: options of 'serve'.")
 ]
