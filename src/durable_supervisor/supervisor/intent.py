@@ -140,8 +140,9 @@ class AdmitWork:
 
     def _create_log(self, place: Place) -> int:
         header = self._prepared.header(place, self._identity.directory_id, boot_id(), self._clock.wall_ns())
-        if os.path.lexists(self.paths().log(place.attempt)):
-            # Of an attempt that no intent followed, in a shard too old to be looked at when opening?
+        # A retry's may be there, of an attempt that no intent followed, in a shard too old to be looked at
+        # when opening.  A new run's id is as new as its log.
+        if place.attempt > 1 and os.path.lexists(self.paths().log(place.attempt)):
             try:
                 if judge_stranger(self.paths(), place.attempt, self._identity):
                     sweep(self.paths(), place.attempt)

@@ -271,6 +271,7 @@ class Tending:
             status = os.waitid(os.P_PID, self.leader, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if status is not None:
                 self._leader_exited(status.si_code == os.CLD_EXITED, status.si_status)
+                return  # `_advance` reaps, in this very turn
         tree.reap_others(self.leader, self._usage)
 
     def _leader_exited(self, by_itself: bool, status: int) -> None:
