@@ -16,6 +16,7 @@ from durable_supervisor.bundle import check_log
 from durable_supervisor.runlog import files, tail, walk
 from durable_supervisor.runlog.paths import RunPaths, SegmentKey, segment_name
 from durable_supervisor.supervisor.import_workshop import Workshop
+from durable_supervisor.supervisor.imported import Imports
 from durable_supervisor.supervisor.state_dir import StateDir
 from tests.bundle.test_archive import WRONG, Maker
 from tests.contract.hosts import refused
@@ -220,3 +221,14 @@ async def test_segments_without_end(sup: Supervisor, theirs: Theirs, tmp_path: P
             await sup.import_(remade(theirs.bundle, tmp_path / "b", segments))
     assert 0 < listed < 10
     await check_nothing_of_it(sup)
+
+
+async def test_what_is_large_is_not_remembered(sup: Supervisor, theirs: Theirs, tmp_path: Path) -> None:
+    """It costs who asks for it, and no memory for good."""
+    words = {"words": "x" * 100_000}
+    large = together(saying("run.json", evidence=words), saying("journal.json", run__evidence=words))
+    await sup.import_(remade(theirs.bundle, tmp_path / "b", large))
+    imports = Imports(str(Path(sup.state_dir) / "imported"))
+    [home] = imports.find("")
+    assert imports.row(home).view.evidence == words
+    assert imports.row(home) is not imports.row(home)

@@ -33,6 +33,9 @@ WORKSHOP = ".new"  # what is being imported; whoever owns the directory next rem
 GOING = ".gone."  # before the name of one that is being collected
 _DIGITS = 18  # of a serial, which SQLite holds in 64 bits
 _CACHED = 512
+_SMALL = (
+    64 << 10
+)  # bytes of its documents; a stranger's may have a thousand times that, and is read each time
 
 
 class Home(NamedTuple):
@@ -99,7 +102,9 @@ class Imports:
             known = self._loaded.get(home.path)
             if known is None or not os.path.isdir(home.path):
                 self._loaded.pop(home.path, None)
-                known = self._loaded[home.path] = load(home)
+                known = load(home)
+                if known.size <= _SMALL:
+                    self._loaded[home.path] = known
                 if len(self._loaded) > _CACHED:
                     self._loaded.popitem(last=False)
             return known

@@ -28,10 +28,14 @@ _BAD = (FormatError, KeyError, TypeError, ValueError, AttributeError, NotRegular
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRow(RunRow):
-    """What an imported run has in place of a row: its bundle's, in the state that the bundle shows it in."""
+    """What an imported run has in place of a row: its bundle's, in the state that the bundle shows it in.
+
+    ``size`` is that of its documents, in bytes.
+    """
 
     home: Home
     view: RunView
+    size: int
 
     @property
     def imported(self) -> bool:
@@ -48,12 +52,15 @@ def load(home: Home) -> ImportedRow:
         mark = mark_of(_document(home, MARK))
         view = view_of(_document(home, RUN))
         row = row_of(_document(home, JOURNAL))
+        size = sum(os.lstat(home.file(name)).st_size for name in (RUN, JOURNAL))
         if not home.run_id == view.id == row.run_id:
             raise FormatError("its files are another run's")
     # What may be sent again, elsewhere, is no word on this directory.
     view = replace(view, serial=home.serial, retryable=False, live=None, imported=mark)
     told = {field.name: getattr(row, field.name) for field in fields(RunRow)}
-    return ImportedRow(**{**told, "serial": home.serial, "state": view.state}, home=home, view=view)
+    return ImportedRow(
+        **{**told, "serial": home.serial, "state": view.state}, home=home, view=view, size=size
+    )
 
 
 def mark_of(form: dict[str, Any]) -> ImportMark:
