@@ -63,3 +63,23 @@ def test_what_is_mounted_later_does_not_arrive(tmp_path: Path) -> None:
         timeout=30,
     )
     assert done.stdout.splitlines() == ["[]", "['below']"]
+
+
+def test_what_can_be_made_does_not_depend_on_where_the_asking_process_stands(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = (
+        "import os\n"
+        "from durable_supervisor.sandbox import namespaces\n"
+        f"os.rmdir({str(gone)!r})\n"
+        "print(namespaces.probe())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=gone,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{namespaces.probe()}\n"
