@@ -59,6 +59,16 @@ def test_start_loads_only_what_it_uses(state_dir: Path) -> None:
     assert loaded("inspect", "--json", run_id, state_dir=state_dir) == {"asyncio", "sqlite3"}
 
 
+def test_the_package_itself_can_be_run(cli: Cli) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "durable_supervisor", "list", "--json"],
+        capture_output=True,
+        env=environment(cli.state_dir),
+        check=True,
+    )
+    assert done.stdout == cli.ok("list", "--json").raw
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help_with_an_example_and_exit_codes(verb: str) -> None:
     done = subprocess.run(
