@@ -326,7 +326,7 @@ async def test_a_write_that_the_journal_refuses_harms_only_its_own_run(bench: Be
         row = await bench.run(released(gone(), gone()), running=True)
         seen = observe(row, bench.place)
         judged.append(Judged(row, seen, decide(seen)))
-    bad = replace(judged[2].verdict, evidence={"not": {"json"}})
+    bad = judged[2].verdict._replace(evidence={"not": {"json"}})
     judged[2] = judged[2]._replace(verdict=bad)
     folded = await fold(bench.journal, judged, bench.clock)
     assert [row.run_id for row in folded] == [judged[n].row.run_id for n in (0, 1, 3)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,8 +26,9 @@ RECEIPT: JsonDict = {
     "exit": {"code": 7, "signal": None},
     "cleanup_confirmed": True,
 }
+replace = Observation._replace
 LOST = Observation(
-    state=RunState.STARTING, same_boot=True, lock=LockState.FREE, log=LogStatus.OK, worker=GONE
+    state=RunState.STARTING, same_boot=True, lock=LockState.FREE, log=LogStatus.OK, asked={}, worker=GONE
 )
 RELEASED = replace(LOST, state=RunState.RUNNING, released=True, program=GONE)
 HELD = replace(RELEASED, lock=LockState.HELD, worker=ALIVE, program=ALIVE)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +40,7 @@ observations = st.builds(
     same_boot=st.booleans(),
     lock=st.sampled_from(LockState),
     log=st.sampled_from(LogStatus) | st.just(LogStatus.OK),
+    asked=st.just({}),
     intact=st.booleans(),
     corrupt=st.booleans(),
     worker=_sightings,
@@ -103,7 +102,7 @@ def test_not_started_only_with_proof(seen: Observation) -> None:
 def test_a_word_that_its_writer_is_still_at_is_no_word_yet(seen: Observation) -> None:
     if seen.lock is not LockState.HELD or seen.synced:
         return
-    told, silent = decide(seen), decide(replace(seen, receipt=None, last_word=None))
+    told, silent = decide(seen), decide(seen._replace(receipt=None, last_word=None))
     assert (told.kind, told.row, told.state, told.reason) == (
         silent.kind,
         silent.row,

@@ -8,9 +8,8 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import aiosqlite
 
@@ -30,8 +29,7 @@ PATIENCE_SECONDS = 0.05  # how long a patient call waits for others to share its
 OLDEST_SQLITE = (3, 37, 0)  # STRICT tables, RETURNING
 
 
-@dataclass(slots=True, eq=False)
-class _Call:
+class _Call(NamedTuple):
     work: Work
     durable: bool
     patient: bool

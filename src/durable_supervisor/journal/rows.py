@@ -218,7 +218,7 @@ class Admission(NamedTuple):
 
     kind: AdmissionKind
     row: RunRow
-    differing: list[str] = field(default_factory=list)
+    differing: Sequence[str] = ()
 
 
 class AttemptRow(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ..model.events import Kind
 from ..model.outcome import STOP_OUTCOMES, Outcome, OutcomeKind, natural
@@ -45,7 +44,7 @@ def always(kind: VerdictKind, reason: Reason) -> Callable[[int, Observation], Ve
 def keep(row: int, seen: Observation) -> Verdict:
     kept = VerdictKind.KEPT
     reason = Reason.SETTLED.value
-    return Verdict(kind=kept, row=row, state=seen.state, reason=reason, log_health=health(seen))
+    return Verdict(kind=kept, row=row, state=seen.state, reason=reason, evidence={}, log_health=health(seen))
 
 
 def reattach(row: int, seen: Observation) -> Verdict:
@@ -139,7 +138,7 @@ def anything_else(row: int, seen: Observation) -> Verdict:
 
 
 def _with_end(verdict: Verdict, outcome: Outcome, receipt: JsonDict) -> Verdict:
-    return replace(verdict, outcome=outcome, receipt=receipt)
+    return verdict._replace(outcome=outcome, receipt=receipt)
 
 
 def _outcome(form: object) -> Outcome | None:

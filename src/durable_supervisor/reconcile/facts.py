@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -84,8 +83,7 @@ class Sighting(NamedTuple):
         return form
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class Observation(NamedTuple):
     """Everything a verdict may rest on, gathered at one moment.
 
     ``worker`` and ``program`` are None where the log names none.  ``corrupt``: bytes
@@ -99,6 +97,7 @@ class Observation:
     same_boot: bool
     lock: LockState
     log: LogStatus
+    asked: JsonDict  # the log's header: what was asked for, no evidence
     intact: bool = True
     corrupt: bool = False
     worker: Sighting | None = None
@@ -118,7 +117,6 @@ class Observation:
     attempt: int = 1
     head: int = 0
     generation: int = 0
-    asked: JsonDict = field(default_factory=dict)  # the log's header: what was asked for, no evidence
     enforcement: JsonDict | None = None  # what the program was held to; no evidence either
 
     @property
@@ -134,8 +132,7 @@ class Observation:
         return self.head - 1 if spoken and not self.last_word_counts else self.head
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What follows from an observation.
 
     ``row`` is the line of the table in ``docs/verdicts.md``; ``state`` is the run state
@@ -147,7 +144,7 @@ class Verdict:
     row: int
     state: RunState
     reason: str
-    evidence: JsonDict = field(default_factory=dict)
+    evidence: JsonDict
     outcome: Outcome | None = None
     receipt: JsonDict | None = None
     retryable: bool = False

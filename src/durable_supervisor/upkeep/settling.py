@@ -8,7 +8,6 @@ The last word is written into the copied logs too, so that the copy says the sam
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from ..journal import listing
@@ -51,8 +50,7 @@ def _judge(rows: list[RunRow], place: Place, clock: Clock) -> list[Judged]:
 
 def as_copied(seen: Observation) -> Observation:
     """What a copied log shows of a run: nobody lives here, and nobody holds its lock."""
-    return replace(
-        seen,
+    return seen._replace(
         state=RunState.STARTING if seen.state is RunState.QUEUED else seen.state,
         same_boot=False,
         lock=LockState.FREE if seen.lock is LockState.HELD else seen.lock,
@@ -66,4 +64,4 @@ def verdict_on_copy(seen: Observation) -> Verdict:
     verdict = decide(seen)
     evidence = {name: fact for name, fact in verdict.evidence.items() if name not in _OF_BOOTS}
     reason = Reason.COPIED.value if verdict.reason in _NOT_KNOWN else verdict.reason
-    return replace(verdict, reason=reason, evidence={**evidence, "copied": True})
+    return verdict._replace(reason=reason, evidence={**evidence, "copied": True})
