@@ -100,31 +100,6 @@ async def test_a_verdict_of_our_own_is_never_patient(bench: Bench) -> None:
     assert (await bench.row(row.run_id)).state is RunState.UNKNOWN
 
 
-async def test_a_patient_fold_that_fails_is_made_again(state_dir: Path) -> None:
-    errors: list[Exception] = []
-    async with await Journal.open(state_dir / "journal.db", busy_seconds=0.1) as journal:
-        bench = Bench(state_dir, journal)
-        row = await bench.run([*released(GONE, GONE), (Kind.RUN_FINISHED, RECEIPT)], running=True)
-        reconciler = Reconciler(
-            journal, bench.place, bench.clock, on_error=errors.append, hurried=lambda: False
-        )
-        task = asyncio.create_task(reconciler.run())
-        other = sqlite3.connect(state_dir / "journal.db", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        reconciler.mark(row.run_id)
-        await eventually_async(lambda: errors)
-        other.execute("ROLLBACK")
-        other.close()
-
-        async def settled() -> bool:
-            return (await bench.row(row.run_id)).state is RunState.FINISHED
-
-        await eventually_async(settled)
-        task.cancel()
-        await asyncio.wait([task])
-        await reconciler.settle()
-
-
 async def test_what_is_marked_before_the_end_is_still_judged(bench: Bench) -> None:
     row = await bench.run([*released(GONE, GONE), (Kind.RUN_FINISHED, RECEIPT)], running=True)
     bench.reconciler.mark(row.run_id)
@@ -146,14 +121,17 @@ async def test_the_slow_pass_finds_what_no_mark_told_of(bench: Bench) -> None:
     await reconciler.settle()
 
 
-async def test_a_busy_journal_delays_a_verdict_and_invents_none(state_dir: Path) -> None:
+@pytest.mark.parametrize("hurried", [True, False], ids=["hurried", "patient"])
+async def test_a_busy_journal_delays_a_verdict_and_invents_none(state_dir: Path, hurried: bool) -> None:
     errors: list[Exception] = []
     async with await Journal.open(state_dir / "journal.db", busy_seconds=0.1) as journal:
         bench = Bench(state_dir, journal)
         row = await bench.run([*released(GONE, GONE), (Kind.RUN_FINISHED, RECEIPT)], running=True)
         other = sqlite3.connect(state_dir / "journal.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        reconciler = Reconciler(journal, bench.place, bench.clock, on_error=errors.append)
+        reconciler = Reconciler(
+            journal, bench.place, bench.clock, on_error=errors.append, hurried=lambda: hurried
+        )
         task = asyncio.create_task(reconciler.run())
         reconciler.mark(row.run_id)
         await eventually_async(lambda: errors)
