@@ -142,6 +142,17 @@ async def test_a_manifest_that_lies(
     await check_nothing_of_it(sup)
 
 
+@pytest.mark.parametrize(("before", "behind"), [(b"#!/bin/sh\n", b""), (b"", b"x" * 50), (b"", b"\0" * 50)])
+async def test_a_bundle_that_is_something_else_too(
+    before: bytes, behind: bytes, sup: Supervisor, theirs: Theirs, tmp_path: Path
+) -> None:
+    (tmp_path / "b").write_bytes(before + theirs.bundle.read_bytes() + behind)
+    async with refused(ErrorCode.INVALID_REQUEST) as caught:
+        await sup.import_(tmp_path / "b")
+    assert "before or behind" in caught().message
+    await check_nothing_of_it(sup)
+
+
 async def test_more_than_there_is_room_for(
     sup: Supervisor, theirs: Theirs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

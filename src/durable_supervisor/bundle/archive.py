@@ -23,6 +23,7 @@ _MAX_READ = 16 << 20  # bytes that the zip's own directory may ask for at once
 _CHUNK = 1 << 20
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
+_END, _END_SIZE = b"PK\x05\x06", 22  # a zip file's last record, which may have a comment behind it
 # What zipfile is known to raise for a file that is none of its own.
 _MALFORMED = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, IndexError, MemoryError, NotImplementedError,
@@ -57,6 +58,7 @@ class Archive:
                 raise FormatError("it is not a file")
             self._zip = zipfile.ZipFile(_Bounded(file))
             self._members = _members(self._zip.infolist())
+            _check_bounds(file, self._members)
             if MANIFEST not in self._members:
                 raise FormatError(f"it holds no {MANIFEST}")
             self.manifest = Manifest.from_dict(self._json(MANIFEST, None))
@@ -175,6 +177,15 @@ def _members(infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
             raise FormatError(f"{name[:200]!a} is not a plain file")
         found[name] = info
     return found
+
+
+def _check_bounds(file: IO[bytes], members: dict[str, zipfile.ZipInfo]) -> None:
+    """Nothing stands before the first member or behind the zip's end: it is no other kind of file, too."""
+    file.seek(-_END_SIZE, os.SEEK_END)
+    end = file.read()
+    ends = end.startswith(_END) and end.endswith(b"\0\0")  # no comment
+    if not ends or min((info.header_offset for info in members.values()), default=0) != 0:
+        raise FormatError("there is something before or behind the zip file")
 
 
 def _check_listed(manifest: Manifest, members: dict[str, zipfile.ZipInfo]) -> None:

@@ -139,7 +139,7 @@ def _origin(paths: RunPaths, attempts: int) -> str | None:
 def _damaged(path: str, problem: str) -> SupervisorError:
     return SupervisorError(
         ErrorCode.INVALID_REQUEST,
-        f"bundle: {problem}",
+        f"bundle: {problem.removeprefix('bundle: ')}",
         phase=Phase.READ,
         hint="`durable-supervisor verify FILE` tells all that is wrong; export the run again",
         details={"field": "bundle", "path": path},
