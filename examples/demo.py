@@ -30,7 +30,9 @@ TERMINAL = sys.stdout.isatty()
 
 def request() -> Command:
     """The same work, asked for twice below: once by the application, once by whoever comes back."""
-    return Command(argv=[sys.executable, "-I", str(INDEXER), str(FILES), str(PAUSE)], cwd="/")
+    # Resolved: two processes must say the same, and an interpreter does not always call itself the same.
+    python = os.path.realpath(sys.executable)
+    return Command(argv=[python, "-I", str(INDEXER), str(FILES), str(PAUSE)], cwd="/")
 
 
 async def application(state_dir: str) -> None:
