@@ -18,6 +18,7 @@ from durable_supervisor.model.view import RunView
 from durable_supervisor.process import inotify
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.tree import children_of
+from durable_supervisor.supervisor import spare
 from tests.process.test_zygote import alive, worker_pid, zygotes
 from tests.support import eventually_async
 
@@ -176,6 +177,41 @@ async def test_a_free_worker_that_stands_still_gets_no_run(state_dir: Path) -> N
         assert run.outcome.code == 7
         os.kill(worker, signal.SIGCONT)
         await eventually_async(lambda: not alive(worker))
+
+
+@pytest.mark.parametrize("then", [signal.SIGCONT, signal.SIGKILL])
+async def test_stopped_with_its_next_run_in_its_socket_it_alone_has_that_run(
+    state_dir: Path, tmp_path: Path, then: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = tmp_path / "book"
+    command = Command(argv=["sh", "-c", 'echo ran >>"$1"; exit 7', "sh", str(book)])
+    async with busy(state_dir) as sup:
+        await ended(sup, "true")
+        worker = await the_free_worker()
+        monkeypatch.setattr(spare, "stands_still", _stop_just_after_the_look)
+        starting = asyncio.ensure_future(sup.start(command, request_id="one"))
+        await eventually_async(lambda: (stat := read_stat(worker)) is not None and stat.state == "T")
+        monkeypatch.undo()
+        again = asyncio.ensure_future(sup.start(command, request_id="one"))
+        assert (await sup.list()).runs[0].state is RunState.STARTING
+        os.kill(worker, then)
+        run = await starting
+        assert (await again).id == run.id
+        seen = await sup.wait(run.id, timeout=30)
+        if seen.state is RunState.NOT_STARTED:  # `again` came before that was known
+            await sup.start(command, request_id="one")
+            seen = await sup.wait(run.id, timeout=30)
+        assert (seen.attempt, worker_pid(seen) == worker) == (
+            (1, True) if then is signal.SIGCONT else (2, False)
+        )
+        assert seen.outcome is not None
+        assert seen.outcome.code == 7
+        assert book.read_text() == "ran\n"
+
+
+def _stop_just_after_the_look(pid: int) -> bool:
+    os.kill(pid, signal.SIGSTOP)
+    return False
 
 
 async def test_it_needs_no_zygote_any_more(state_dir: Path) -> None:
