@@ -198,14 +198,15 @@ async def test_a_stopped_tree_ends_within_the_grace(runs: Runs, marker: Marker) 
     appear(marker, 3)
 
     async def all_stand_still() -> bool:
-        # A signal reaches who is there: a child that is being forked may come after it.
+        # A signal reaches who is there: a child that is being forked may come after it.  And a shell
+        # waits in the kernel (D) for a child of vfork(2) that was stopped before its exec.
+        await runs.sup.signal(run.id, signal.SIGCONT, target="tree")
         await runs.sup.signal(run.id, signal.SIGSTOP, target="tree")
         return {state_of(pid) for pid in marker.alive()} == {"T"}
 
     await eventually_async(all_stand_still)
-    begin = time.monotonic()
+    # By the TERM, which nobody who stands still would hear of: not by the KILL at the end of the grace.
     assert await stopped(runs, run.id, grace=30) == Outcome(OutcomeKind.CANCELLED, signal=signal.SIGTERM)
-    assert time.monotonic() - begin < 5
     gone(marker)
 
 

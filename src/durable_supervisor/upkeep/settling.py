@@ -29,13 +29,19 @@ _OF_BOOTS = frozenset({"same_boot", "intent_boot_id"})
 
 
 async def settle(journal: Journal, place: Place, clock: Clock, errand: Errand) -> dict[str, str]:
-    """Judge every run that is not settled, in logs and journal; answers ``{run id: state}``."""
+    """Judge every run that is not settled, in logs and journal.
+
+    Answers ``{run id: state}`` of those that were not over: to fold what a log says of its own run's
+    end is only to catch up with it.
+    """
     rows = await journal.read(listing.all_judged)
     settled: dict[str, str] = {}
     for first in range(0, len(rows), _BATCH):
         page = rows[first : first + _BATCH]
         judged = await errand.run(partial(_judge, page, place, clock))
-        settled |= {row.run_id: row.state.value for row in await fold(journal, judged, clock)}
+        over = {item.row.run_id for item in judged if item.seen.last_word_counts}
+        folded = await fold(journal, judged, clock)
+        settled |= {row.run_id: row.state.value for row in folded if row.run_id not in over}
     return settled
 
 
