@@ -117,7 +117,8 @@ def run_table(form: Form) -> str:
     tree = _tree(live)
     if isinstance(live, Mapping):
         cpu, memory = _cpu(live.get("cpu_seconds")), size(live.get("rss_bytes"))
-        facts.append(("live", f"{len(tree)} processes, CPU {cpu}, memory {memory}"))
+        processes = "1 process" if len(tree) == 1 else f"{len(tree)} processes"
+        facts.append(("live", f"{processes}, CPU {cpu}, memory {memory}"))
     return fact_table(facts) + (columns(_TREE_HEADER, tree) if tree else "")
 
 
