@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 Numbers = Mapping[str, float]
+_LARGE = 1024 * 1024  # bytes of a file
 
 
 class NotMeasured(Exception):
@@ -71,10 +73,24 @@ class Context:
 
     @contextmanager
     def directory(self, name: str) -> Iterator[Path]:
-        """A new private directory, removed afterwards."""
+        """A new private directory.  Its room is given back afterwards, its files only with ``work`` itself.
+
+        To make a file ext4 passes over every inode that was deleted in the last minutes (recently_deleted
+        in its ialloc.c): what one figure removes would slow each file that the next one makes, by
+        up to a sixth of all the CPU that a run takes.
+        """
         path = self.work / f"{name}-{next(self._numbers)}"
         path.mkdir(mode=0o700, parents=True)
         try:
             yield path
         finally:
-            shutil.rmtree(path, ignore_errors=True)
+            for folder, _, names in os.walk(path):
+                _empty_large(os.path.join(folder, name) for name in names)
+
+
+def _empty_large(files: Iterable[str]) -> None:
+    for file in files:
+        with suppress(OSError):  # gone meanwhile, or no file that has a size
+            status = os.lstat(file)
+            if stat.S_ISREG(status.st_mode) and status.st_size > _LARGE:
+                os.truncate(file, 0)
