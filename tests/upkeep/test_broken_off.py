@@ -58,9 +58,7 @@ async def test_killed_at_every_step(state_dir: Path, marker: Marker, tmp_path: P
     assert set(busy.notes("ran").values()) == {1}
 
 
-async def test_what_happens_between_journal_and_logs(
-    state_dir: Path, marker: Marker, tmp_path: Path
-) -> None:
+async def test_what_happens_between_journal_and_logs(state_dir: Path, marker: Marker, tmp_path: Path) -> None:
     """Runs end, begin, are tried again and collected while the backup stands still."""
     busy, dest = Busy(tmp_path, marker), tmp_path / "copy"
     async with Supervisor.open(state_dir) as sup:
