@@ -184,4 +184,6 @@ def test_every_bound_has_its_option(cli: Cli) -> None:
     for kind, name in ((Limits, "limits"), (Policy, "policy")):
         assert [one.name for one in fields(kind) if one.init and f"{name}.{one.name}" not in OPTIONS] == []
     shown = cli.ok("start", "--help").stdout
-    assert [option for option in OPTIONS.values() if f"{option} " not in shown] == []
+    bounds = [option for field, option in OPTIONS.items() if field.startswith(("limits.", "policy."))]
+    assert bounds
+    assert [option for option in bounds if f"{option} " not in shown] == []
