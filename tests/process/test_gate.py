@@ -55,7 +55,10 @@ def test_the_program_finds_what_it_was_given_and_nothing_of_its_worker(way: str,
         assert ended(paused.pid) == 0
     """
     ignored_by_python = 1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1
-    assert json.loads(worker(script, way, tmp_path)) == {
+    found = json.loads(worker(script, way, tmp_path))
+    # The C library keeps 32 and 33 to itself (signal(7)): a copy inherits them from whoever started us.
+    found["ignored"] &= ~(1 << 31 | 1 << 32)
+    assert found == {
         "descriptors": [0, 1, 2],
         "cwd": str(tmp_path),
         "umask": 0o27,
