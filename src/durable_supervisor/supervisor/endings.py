@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ..journal.connection import Journal
 from ..journal.listing import all_judged
+from ..journal.rows import RunRow
 from ..model.errors import SupervisorError
 from ..model.states import SETTLED_STATES
 from ..reconcile.loop import Reconciler
@@ -14,9 +15,10 @@ from .dispatch import Word
 from .links import WorkerLink
 from .logs import report
 from .lookup import Lookup
-from .tasks import Tasks, is_passing
-from .watches import Watches
+from .tasks import Tasks
+from .watches import LOOK_AGAIN_SECONDS, Watches
 
+_RETRY_SECONDS = 1.0
 _RELEASED_SECONDS = 0.1  # a run that is over within one or two of these needs no "running" in the journal
 
 
@@ -32,6 +34,7 @@ class Endings:
         self._tasks = tasks
         self._watches = Watches(self._look_again)
         self._watching = True
+        self._pauses: dict[str, float] = {}  # before the next try, for runs that could not be looked at
         self._released: list[str] = []  # since the last turn of the timer, and since the one before
         self._released_before: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -68,10 +71,20 @@ class Endings:
 
     async def adopt(self, journal: Journal) -> None:
         """Runs of an earlier owner, and quarantined ones: be told when what they wait for has ended."""
-        for row in await journal.read(all_judged):
+        for row in await self._judged(journal):
             if not self._watching:
                 return
             await self._watch(row.run_id)
+
+    async def _judged(self, journal: Journal) -> list[RunRow]:
+        """All of them, whatever it takes: nobody else tells of their ends in time."""
+        while self._watching:
+            try:
+                return await journal.read(all_judged)
+            except (OSError, SupervisorError) as error:  # no descriptor left to open the journal with, say
+                report(error)
+            await asyncio.sleep(_RETRY_SECONDS)
+        return []
 
     def _look_at_released(self) -> None:
         """One timer for all, and none while nothing was released lately."""
@@ -94,10 +107,12 @@ class Endings:
             elif self._watching and run_id not in self._links:
                 self._watches.ensure(seen)
         except (OSError, SupervisorError) as error:
-            if not is_passing(error):
-                raise
             report(error)  # its end must not go unseen because descriptors are short, say
-            self._watches.look_later(run_id)
+            pause = self._pauses.get(run_id, _RETRY_SECONDS)
+            self._pauses[run_id] = min(2 * pause, LOOK_AGAIN_SECONDS)
+            self._watches.look_later(run_id, pause)
+        else:
+            self._pauses.pop(run_id, None)
 
     def _look_again(self, run_id: str) -> None:
         """What was watched has ended; its run is over in a moment, or goes on to be watched."""
