@@ -135,5 +135,15 @@ class Capture:
     def _store(self, data: bytes) -> None:
         if data:
             self._recorded += len(data)
-            self._recorder.output(self.stream, data)
+            for piece in _pieces(data):
+                self._recorder.output(self.stream, piece)
             self.exceeded = self._terminate_at is not None and self._recorded > self._terminate_at
+
+
+def _pieces(data: bytes) -> list[bytes]:
+    """A wide read becomes several events: who writes one as JSON would have a page fault for each 4 KiB of
+    a larger text, since the C library maps blocks of 128 KiB and more anew each time (mallopt(3)).
+    """
+    if len(data) < 2 * NARROW:
+        return [data]
+    return [data[begin : begin + NARROW] for begin in range(0, len(data), NARROW)]

@@ -37,7 +37,7 @@ DRAIN_SECONDS = 0.5  # how long a pipe held open by others may delay the end
 OUT_OF_MEMORY = "out_of_memory"  # as a reason: of a stop
 _SOCKET_DELAY = 0.01  # a run that is over by then never makes a socket file
 _LAST_READ = 8 * 1024 * 1024
-_ROOMY = 32 * WIDE  # with a smaller cap, its head and tail are kept in smaller pieces
+_ROOMY = 32 * WIDE  # of a flood with a smaller cap little is kept: it is not worth the room of a wide pipe
 
 
 class Tending:
