@@ -65,7 +65,7 @@ async with Supervisor.open(STATE) as sup:
         command = Command(argv=["sh", "-c", script, "sh", *words])
         ids[f"b-{number}"] = (await sup.start(command, request_id=f"b-{number}")).id
     report(ids=ids)
-    await asyncio.sleep(60)
+    await stay()
 """
 
 

@@ -24,7 +24,7 @@ if QUEUED:
     run = await sup.start(Command(argv=["true"]), queue=True)
 seen = await sup.inspect(run.id)
 report(run=run.id, worker=seen.worker, program=seen.program)
-await asyncio.sleep(60)
+await stay()
 """
 
 

@@ -330,10 +330,10 @@ sup = await Supervisor.open(STATE)
 run = await sup.start(Command(argv=["sh", "-c", "sleep 0.2; exit 6"]))
 child = os.fork()
 if child == 0:
-    time.sleep(30)
+    time.sleep(30)  # until the test ends it; not for ever, should the test be killed itself
     os._exit(0)
 report(child=child, run=run.id)
-await asyncio.sleep(30)
+await stay()
 """
     with HostScript(code, state_dir, tmp_path) as script:
         facts = script.facts()

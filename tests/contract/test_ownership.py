@@ -116,7 +116,7 @@ async def test_another_directorys_key_lets_no_id_run_again(state_dir: Path) -> N
 
 
 async def test_a_second_opener_is_told_the_owners_pid(tmp_path: Path, state_dir: Path) -> None:
-    code = "async with Supervisor.open(STATE):\n    report(pid=os.getpid())\n    await asyncio.sleep(60)"
+    code = "async with Supervisor.open(STATE):\n    report(pid=os.getpid())\n    await stay()"
     with HostScript(code, state_dir, tmp_path) as owner:
         pid = owner.facts()["pid"]
         error = await open_error(state_dir, ErrorCode.STATE_DIR_IN_USE)

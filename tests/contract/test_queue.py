@@ -204,7 +204,7 @@ async def test_the_host_is_killed_with_a_queue(state_dir: Path, tmp_path: Path, 
         assert run.state.value == "queued"
         runs.append(run.id)
     report(runs=runs)
-    await asyncio.sleep(60)
+    await stay()
     """
     with HostScript(code, state_dir, tmp_path) as script:
         runs = script.facts()["runs"]

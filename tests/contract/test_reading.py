@@ -16,7 +16,7 @@ OWNER = """
 async with Supervisor.open(STATE) as sup:
     run = await sup.start(Command(argv=["sh", "-c", "read line; echo $line; exit 9"], stdin="open"))
     report(run=run.id)
-    await asyncio.sleep(600)
+    await stay()
 """
 
 

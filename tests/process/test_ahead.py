@@ -11,6 +11,7 @@ from pathlib import Path
 from durable_supervisor import Command, RunState, RunView, Supervisor
 from durable_supervisor.supervisor.ahead import WorkerAhead
 from tests.conftest import eventually, eventually_async, running
+from tests.process.handover import LISTENER, check_goes_on
 
 
 def ahead() -> WorkerAhead:
@@ -27,18 +28,13 @@ def worker_pid(view: RunView) -> object:
 async def test_it_gets_the_first_run_alone_and_outlives_its_supervisor(state_dir: Path) -> None:
     worker = ahead()
     async with Supervisor.open(state_dir, zygote=worker) as sup:
-        run = await sup.start(Command(argv=["sh", "-c", "read line; exit 9"], stdin="open"))
+        run = await sup.start(LISTENER)
         other = await sup.start(Command(argv=["sleep", "3131"]))
         assert worker_pid(await sup.inspect(run.id)) == worker.pid
         assert worker_pid(await sup.inspect(other.id)) != worker.pid
         assert os.getsid(worker.pid) == worker.pid, "it leads a session of its own"
         await sup.stop(other.id, grace=5)
-    async with Supervisor.open(state_dir) as sup:
-        assert (await sup.inspect(run.id)).state is RunState.RUNNING
-        await sup.write_stdin(run.id, b"go\n")
-        final = await sup.wait(run.id, timeout=20)
-        assert final.outcome is not None
-        assert final.outcome.code == 9
+    await check_goes_on(state_dir, run.id)
 
 
 async def test_without_a_run_it_leaves_with_its_supervisor(state_dir: Path) -> None:

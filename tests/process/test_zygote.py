@@ -10,6 +10,7 @@ from durable_supervisor import Command, RunState, Supervisor
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.tree import children_of
 from tests.conftest import eventually, eventually_async
+from tests.process.handover import LISTENER, check_goes_on
 
 
 def zygotes() -> list[int]:
@@ -56,15 +57,10 @@ async def test_workers_are_the_zygotes_children_and_report_like_any_other(state_
 
 async def test_workers_live_on_when_the_zygote_ends_with_its_supervisor(state_dir: Path) -> None:
     async with Supervisor.open(state_dir, zygote=True) as sup:
-        run = await sup.start(Command(argv=["sh", "-c", "read line; exit 9"], stdin="open"))
+        run = await sup.start(LISTENER)
         (zygote,) = zygotes()
     eventually(lambda: not alive(zygote))
-    async with Supervisor.open(state_dir) as sup:
-        assert (await sup.inspect(run.id)).state is RunState.RUNNING
-        await sup.write_stdin(run.id, b"go\n")
-        final = await sup.wait(run.id, timeout=20)
-        assert final.outcome is not None
-        assert final.outcome.code == 9
+    await check_goes_on(state_dir, run.id)
 
 
 async def test_a_killed_zygote_is_made_anew(state_dir: Path) -> None:
