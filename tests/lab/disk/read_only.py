@@ -16,6 +16,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class Disk:
         self.state_dir = mount / "state"
         self.ledger = Ledger(folder)
         self.count = Path(f"{self.ledger.path}.count")
+        self._steps = 0
 
     def mounted(self) -> None:
         if self.image is None:
@@ -78,10 +80,10 @@ class Disk:
         return World(self.state_dir, self.ledger, argv, request_id=request_id)
 
     def steps(self) -> int:
-        try:
-            return int(self.count.read_text() or 0)
-        except FileNotFoundError:
-            return 0
+        """Those that the chatter has counted.  Its file is empty for a moment, each time it is written."""
+        with suppress(FileNotFoundError):
+            self._steps = int(self.count.read_text() or self._steps)
+        return self._steps
 
     async def goes_on(self) -> None:
         """The chatter is not held up, whatever becomes of what it prints."""
