@@ -8,8 +8,6 @@ import subprocess
 
 import pytest
 
-from durable_supervisor.cli import out
-from durable_supervisor.cli.render import runs_table
 from durable_supervisor.wire.documents import validate
 from tests.cli.helpers import Cli, assert_one_error_line
 from tests.support import eventually
@@ -92,22 +90,6 @@ def test_list_document_and_filters(cli: Cli, finished: str) -> None:
     assert table.splitlines()[0].split() == ["RUN", "STATE", "STARTED", "TOOK", "REQUEST", "COMMAND"]
     assert "sleep 3131" in table
     cli.ok("stop", running)
-
-
-def test_a_narrow_terminal_leaves_room_for_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(out, "is_terminal", lambda descriptor: True)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("NO_COLOR", "1")
-    form = {
-        "run_id": "4f7k" * 4,
-        "request_id": "req-" + "0" * 16,
-        "argv": ["make", "-C", "/repo", "check" * 9],
-    }
-    limit = {"kind": "stdout_limit_exceeded", "code": 143, "signal": None}
-    first, *more = runs_table([{**form, "state": "finished", "outcome": limit}]).splitlines()[1:]
-    assert "stdout_limit_exceeded" in first
-    assert "make -C /repo" in first
-    assert [row.strip() for row in more] == ["(exit 143)"]
 
 
 def test_list_of_nothing(cli: Cli) -> None:

@@ -1,12 +1,13 @@
 """Tables for people, from the same documents that ``--json`` prints.
 
-rich is imported here and nowhere else.  Every text is escaped first and passed
+rich is imported here and in `listing`, and nowhere else.  Every text is escaped first and passed
 as `Text`, never as markup.
 """
 
 from __future__ import annotations
 
 import io
+import shutil
 import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -20,11 +21,13 @@ from .escape import escape_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.text import Text
 
     from durable_supervisor.model.capabilities import Capabilities
 
+Fact = tuple[str, str]  # a name and a value; without a value it is left out
 _TREE_HEADER = ["PID", "PARENT", "STATUS", "CPU", "MEMORY", "NAME"]
+_AXIS_HEADER = ["AXIS", "ASKED BY", "ENFORCED", "BY", "WHY NOT IN FULL"]
+_LEAST_FOLDED = 16  # columns that text needs to be read when it is folded
 _WIDE = 4096  # into a pipe nothing is cut: the reader may be grep
 
 
@@ -38,49 +41,20 @@ def run_line(form: Form, admission: str = "new") -> str:
     )
 
 
-def runs_table(forms: Iterable[Form]) -> str:
-    """One row a run, newest first, as `list` prints them.
-
-    A narrow terminal folds the state, between its words, and cuts the command.
-    """
-    from rich.table import Table
-
-    rows = [_summary(form) for form in forms]
-    widest = max((len(word) for row in rows for word in row[1].plain.split()), default=0)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("RUN", no_wrap=True)
-    table.add_column("STATE", min_width=widest)  # those that may wrap are those that rich makes narrower
-    for name in ("STARTED", "TOOK", "REQUEST"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("COMMAND")
-    for row in rows:
-        table.add_row(*row)
-    return _render(table)
-
-
-def _summary(form: Form) -> list[Text]:
-    from rich.text import Text
-
-    began = describe.parse_time(form.get("created_at"))
-    request = str(form.get("request_id") or "-")
-    return [
-        Text(str(form.get("run_id"))),
-        Text(describe.state_word(form) + _mark(form), style=describe.state_colour(form)),
-        Text("-" if began is None else f"{describe.span(time.time() - began)} ago"),
-        Text(_took(form)),
-        Text("-" if describe.is_generated(request) else escape_text(request)),
-        Text(describe.command_line(form.get("argv")), no_wrap=True, overflow="ellipsis"),
-    ]
-
-
-def _mark(form: Form) -> str:
-    return ", imported" if form.get("imported") else ""
-
-
 def run_table(form: Form) -> str:
     """Everything about one run: one fact a line, then its live tree."""
-    finished = form.get("state") == "finished"  # then the receipt is the evidence
-    facts: list[tuple[str, str]] = [
+    tree = _tree(form.get("live"))
+    facts = [
+        *_what_it_is(form),
+        *_what_was_asked(form),
+        *_what_became_of_it(form),
+        *_what_to_know(form, tree),
+    ]
+    return fact_table(facts) + (columns(_TREE_HEADER, tree) if tree else "")
+
+
+def _what_it_is(form: Form) -> list[Fact]:
+    return [
         ("run", str(form.get("run_id"))),
         ("state", describe.state_word(form)),
         ("request", f"{form.get('request_id')} (owner {form.get('owner')})"),
@@ -88,17 +62,28 @@ def run_table(form: Form) -> str:
         ("command", describe.command_line(form.get("argv"))),
         ("directory", str(form.get("cwd") or "-")),
         ("created", describe.local_time(form.get("created_at"))),
-        ("took", _took(form)),
+        ("took", took(form)),
         ("collected", _collected(form)),
         ("imported", _imported(form)),
         ("program", _process(form.get("program"))),
         ("worker", _worker(form)),
+    ]
+
+
+def _what_was_asked(form: Form) -> list[Fact]:
+    return [
         ("terminal", _terminal(form.get("pty"))),
         ("limits", _limits(form.get("limits"), form.get("completion"))),
         ("lifetime", "ends with the process that asked for it" if form.get("lifetime") == "scope" else ""),
         ("policy", policy_words(form.get("policy"))),
         *_enforced(form),
         ("labels", _flat(form.get("labels"))),
+    ]
+
+
+def _what_became_of_it(form: Form) -> list[Fact]:
+    finished = form.get("state") == "finished"  # then the receipt is the evidence
+    return [
         ("stopped", _stopped(form.get("receipt"))),
         ("output", _output(form.get("receipt"))),
         ("events", str(form.get("head") or 0)),
@@ -107,19 +92,25 @@ def run_table(form: Form) -> str:
         ("resolution", _flat(form.get("resolution"))),
         ("log health", _flat(form.get("log_health"))),
         ("inside run", str(form.get("nested_in") or "")),
+        ("retryable", "yes: send the same request id again" if form.get("retryable") else ""),
     ]
-    if form.get("retryable"):
-        facts.append(("retryable", "yes: send the same request id again"))
-    facts.append(("next", _next(form)))
-    if form.get("survives_unit_restart") is False and not form.get("imported"):
-        facts.append(("beware", "a restart of the systemd unit it was started in ends it; see 'doctor'"))
-    live = form.get("live")
-    tree = _tree(live)
-    if isinstance(live, Mapping):
-        cpu, memory = _cpu(live.get("cpu_seconds")), size(live.get("rss_bytes"))
-        processes = "1 process" if len(tree) == 1 else f"{len(tree)} processes"
-        facts.append(("live", f"{processes}, CPU {cpu}, memory {memory}"))
-    return fact_table(facts) + (columns(_TREE_HEADER, tree) if tree else "")
+
+
+def _what_to_know(form: Form, tree: list[list[str]]) -> list[Fact]:
+    spared = form.get("survives_unit_restart") is not False or form.get("imported")
+    unit = "a restart of the systemd unit it was started in ends it; see 'doctor'"
+    return [
+        ("next", _next(form)),
+        ("beware", "" if spared else unit),
+        ("live", _live(form.get("live"), len(tree))),
+    ]
+
+
+def _live(live: object, processes: int) -> str:
+    if not isinstance(live, Mapping):
+        return ""
+    cpu, memory = _cpu(live.get("cpu_seconds")), size(live.get("rss_bytes"))
+    return f"{processes} process{'' if processes == 1 else 'es'}, CPU {cpu}, memory {memory}"
 
 
 def _collected(form: Form) -> str:
@@ -171,25 +162,19 @@ def request_table(form: Form) -> str:
 
 def capabilities_table(found: Capabilities) -> str:
     """One row for each thing that may be asked for, then which probes could not tell."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("AXIS", "ASKED BY", "ENFORCED", "BY"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("WHY NOT IN FULL", overflow="fold")
-    for one in found.capabilities:
-        words = (one.axis, one.asked, one.applied, one.mechanism or "-", one.reason or "")
-        table.add_row(*(Text(escape_text(word)) for word in words))
+    rows = [
+        [one.axis, one.asked, one.applied, one.mechanism or "-", one.reason or ""]
+        for one in found.capabilities
+    ]
     failed = [(f"probe {name}", f"could not tell: {why}") for name, why in found.probes["failed"].items()]
-    return _render(table) + (fact_table(failed) if failed else "")
+    return columns(_AXIS_HEADER, rows) + (fact_table(failed) if failed else "")
 
 
 def _terminal(pty: object) -> str:
     return f"{pty.get('columns')}x{pty.get('rows')}, {pty.get('term')}" if isinstance(pty, Mapping) else ""
 
 
-def fact_table(facts: Iterable[tuple[str, str]]) -> str:
+def fact_table(facts: Iterable[Fact]) -> str:
     """Names and values in two columns; empty values are left out."""
     from rich.table import Table
     from rich.text import Text
@@ -200,23 +185,31 @@ def fact_table(facts: Iterable[tuple[str, str]]) -> str:
     for name, value in facts:
         if value and value != "-":
             table.add_row(Text(escape_text(name)), Text(escape_text(value)))
-    return _render(table)
+    return rendered(table)
 
 
-def columns(header: list[str], rows: Iterable[list[str]]) -> str:
-    """A plain table."""
+def columns(header: list[str], rows: list[list[str]]) -> str:
+    """A table whose last column folds; where a terminal has no room for the others, a block a row."""
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
+    cells = [[escape_text(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(header, *cells, strict=True)]
+    if sum(widths[:-1]) + 2 * (len(widths) - 1) + min(widths[-1], _LEAST_FOLDED) > room():
+        names = [name.lower() for name in header]
+        return "\n".join(fact_table(zip(names, row, strict=True)) for row in cells)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in header:
+    for name in header[:-1]:
         table.add_column(name, no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(escape_text(cell)) for cell in row))
-    return _render(table)
+    table.add_column(header[-1], overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    return rendered(table)
 
 
-def _render(renderable: RenderableType) -> str:
+def rendered(renderable: RenderableType) -> str:
+    """What rich makes of it, for stdout: as wide as the terminal, with colours where those are wanted."""
     from rich.console import Console
 
     terminal = out.is_terminal(out.STDOUT)
@@ -224,7 +217,7 @@ def _render(renderable: RenderableType) -> str:
         file=io.StringIO(),
         force_terminal=terminal,
         color_system="standard" if style.wanted(out.STDOUT) else None,
-        width=None if terminal else _WIDE,
+        width=room(),
         highlight=False,
         markup=False,
         emoji=False,
@@ -235,7 +228,13 @@ def _render(renderable: RenderableType) -> str:
     return "".join(row.rstrip() + "\n" for row in captured.get().splitlines())
 
 
-def _took(form: Form) -> str:
+def room() -> int:
+    """Columns of stdout's terminal, or what `COLUMNS` says; of a pipe there is no end."""
+    return shutil.get_terminal_size().columns if out.is_terminal(out.STDOUT) else _WIDE
+
+
+def took(form: Form) -> str:
+    """How long it took, or has been going on."""
     receipt = form.get("receipt")
     if isinstance(receipt, Mapping) and isinstance(duration := receipt.get("duration"), int | float):
         return describe.span(float(duration))
@@ -277,7 +276,7 @@ def _limits(limits: object, completion: object) -> str:
     return ", ".join([*words, *limit_words(limits), f"completion {completion}"])
 
 
-def _enforced(form: Form) -> list[tuple[str, str]]:
+def _enforced(form: Form) -> list[Fact]:
     """One line an axis."""
     receipt = form.get("receipt")
     told = receipt.get("enforcement") if isinstance(receipt, Mapping) else None

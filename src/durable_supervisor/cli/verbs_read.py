@@ -81,7 +81,7 @@ async def _list(
     if shared.json:
         out.document(form)
         return exit_codes.OK
-    from .render import runs_table
+    from .listing import runs_table
 
     out.write_text(runs_table([view.to_dict() for view in page.runs]))
     if not page.runs and out.is_terminal(out.STDERR):
