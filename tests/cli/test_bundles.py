@@ -163,7 +163,7 @@ def test_a_word_that_may_be_a_run_is_one(
     assert shared.ok("inspect", run_id, "--json").document["run_id"] == run_id
     assert "UNKNOWN_RUN" in shared("inspect", "nothing.zip").stderr
     refused(shared("inspect", f"./{run_id}"), "no zip file")
-    refused(shared("inspect", "./nothing.zip"), "No such file")
+    refused(shared("inspect", "./nothing.zip"), "there is no file './nothing.zip'")
     Path("run.zip").write_bytes(shared.ok("export", run_id, "-o", "-").raw)
     refused(shared("wait", "run.zip"), "nothing else")
     assert "a bundle can be read, nothing else" in shared("stop", "run.zip").stderr

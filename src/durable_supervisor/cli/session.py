@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
@@ -39,16 +40,10 @@ async def observing(shared: Settings, run: str = "") -> AsyncIterator[Reading]:
     try:
         yield reading
     except SupervisorError as error:
-        if error.code is ErrorCode.UNKNOWN_RUN:
-            await _name_the_run(error, shared, reading)
+        await _explain(error, shared, reading)
         raise
     finally:
         await reading.close()
-
-
-def is_bundle(run: str) -> bool:
-    """Does the word name a file?  What may be the beginning of a run id never does."""
-    return "/" in run or (not run.isalnum() and os.path.isfile(run))
 
 
 def needs_files(shared: Settings) -> None:
@@ -58,7 +53,10 @@ def needs_files(shared: Settings) -> None:
 
 
 async def _reading(shared: Settings, run: str = "") -> Reading:
+    from .unknown import check_bundle, is_bundle
+
     if is_bundle(run):
+        check_bundle(run)
         from durable_supervisor.bundle.reader import BundleReader
 
         return BundleReader(run)
@@ -71,21 +69,22 @@ async def _reading(shared: Settings, run: str = "") -> Reading:
     return Observer.open(shared.state_dir)
 
 
-async def _name_the_run(error: SupervisorError, shared: Settings, reading: Reading) -> None:
-    """Who gave a request id for a run id is told the run id."""
-    asked = str(error.details.get("run_id"))
-    if is_bundle(asked):
-        error.hint = "a bundle can be read, nothing else: inspect, events, logs, replay, report, list"
+async def _explain(error: SupervisorError, shared: Settings, reading: Reading | None = None) -> None:
+    """Through the files where they are in reach; else by what ``reading`` answers, if it is to be asked."""
+    if error.code is not ErrorCode.UNKNOWN_RUN:
         return
-    if shared.socket is None:
-        from .complete import run_of_request
+    from durable_supervisor.process.places import state_directory
 
-        run_id = run_of_request(shared.state_dir, asked)
-    else:
+    from . import unknown
+    from .complete import run_of_request
+
+    if shared.socket is None:
+        place = reading.state_dir if reading is not None else state_directory(shared.state_dir)
+        unknown.explain(error, place, partial(run_of_request, shared.state_dir))
+    elif reading is not None:
         newest = (await reading.list(limit=_NEWEST)).runs
-        run_id = next((view.id for view in newest if view.request_id == asked), None)
-    if run_id is not None:
-        error.hint = f"that is a request id; its run is {run_id}"
+        runs = {view.request_id: view.id for view in reversed(newest)}
+        unknown.explain(error, reading.state_dir, runs.get)
 
 
 @asynccontextmanager
@@ -114,6 +113,9 @@ async def owning(shared: Settings, *, starting: bool = False) -> AsyncIterator[O
         await owner.seat()
         waiting.cancel()
         yield owner
+    except SupervisorError as error:
+        await _explain(error, shared)
+        raise
     finally:
         waiting.cancel()
         await owner.close()

@@ -13,7 +13,8 @@ from .declared import Option
 from .escape import escape_text
 from .options import Call, Json, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .progress import progress
-from .session import drive, is_bundle, needs_files, observing
+from .session import drive, needs_files, observing
+from .unknown import is_bundle
 
 if TYPE_CHECKING:
     from durable_supervisor.model.audit import AuditReport

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from durable_supervisor.model.errors import invalid
+from durable_supervisor.model.errors import SupervisorError, invalid
 from durable_supervisor.model.states import OPEN_STATES
 
 from . import exit_codes, out
+from .complete import run_of_request
 from .declared import Option
 from .escape import escape_text
 from .new_file import NewFile
 from .options import Call, Json, RunId, RunOrBundle, Settings, SocketPath, StateDir, settings
-from .session import drive, is_bundle, needs_files, observing
+from .session import drive, needs_files, observing
+from .unknown import explain, is_bundle
 from .verbs_events import recorded
 
 if TYPE_CHECKING:
@@ -95,7 +98,11 @@ def _reading(shared: Settings) -> Iterator[Reading]:
     directory.check(place)
     raise_limit()  # a long log has many segments, all held open
     with closing(Reading(place)) as reading:
-        yield reading
+        try:
+            yield reading
+        except SupervisorError as error:
+            explain(error, place.path, partial(run_of_request, shared.state_dir))
+            raise
 
 
 @contextmanager

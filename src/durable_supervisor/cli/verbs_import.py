@@ -56,8 +56,6 @@ async def _import(shared: Settings, files: list[str]) -> int:
             try:
                 report = await owner.ask(methodcaller("import_", file))
             except SupervisorError as error:
-                if len(files) == 1:
-                    raise
                 code = _refused(error, file, shared)
                 left = left or code
             else:

@@ -11,7 +11,8 @@ from . import exit_codes, out, parse
 from .declared import Argument, Option, one_of
 from .escape import escape_text
 from .options import Call, Json, RunId, RunOrBundle, Settings, SocketPath, StateDir, settings
-from .session import drive, is_bundle, observing
+from .session import drive, observing
+from .unknown import is_bundle, no_file
 
 if TYPE_CHECKING:
     from durable_supervisor.model.view import RunView
@@ -58,7 +59,7 @@ def list_runs(
     wanted = None if label is None else next(iter(parse.pairs("label", [label]).items()))
     cursor = None if before is None else parse.whole("before", before, least=1)
     if bundle and not is_bundle(bundle):
-        raise invalid("bundle", "is not the name of a file", "to see one run, use inspect")
+        raise no_file("bundle", bundle, "`durable-supervisor inspect` shows one run, --state some of them")
     most = parse.whole("limit", limit, least=1)
     return drive(_list(shared, bundle, most, states, wanted, cursor, collected))
 

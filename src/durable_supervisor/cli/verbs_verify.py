@@ -11,6 +11,7 @@ from .escape import escape_text
 from .options import Call, Json, Settings, SocketPath, StateDir, settings
 from .progress import progress
 from .session import drive, needs_files
+from .unknown import no_file
 
 if TYPE_CHECKING:
     from durable_supervisor.model.verify import Finding, VerifyReport
@@ -43,6 +44,8 @@ def verify(
     shared = settings(call, json, state_dir, socket)
     if path is None:
         needs_files(shared)
+    elif not os.path.exists(os.path.expanduser(path)):
+        raise no_file("path", path, "verify takes a state directory, a backup or a bundle")
     return drive(_verify(shared, path))
 
 

@@ -14,7 +14,8 @@ from .options import After, Call, Json, Raw, RunOrBundle, Settings, SocketPath, 
 from .player import Action, Playback, actions, told
 from .recording import Recording
 from .screens import Screen, screen
-from .session import drive, is_bundle, observing
+from .session import drive, observing
+from .unknown import is_bundle
 
 _Speed = Annotated[str, Option("--speed", metavar="X", help="2 is twice as fast, 0.5 half as fast.")]
 _From = Annotated[str, Option("--from", metavar="TIME", help="Begin there, such as 90 or 2m.")]
