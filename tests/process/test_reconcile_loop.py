@@ -67,7 +67,7 @@ async def test_a_mark_gets_its_run_judged_and_many_marks_make_one_look(bench: Be
     await reconciler.settle()
 
 
-async def test_folds_that_nobody_waits_for_go_with_the_next_commit(bench: Bench) -> None:
+async def test_folds_that_nobody_waits_for_share_a_commit(bench: Bench) -> None:
     changed: list[str] = []
     reconciler = Reconciler(
         bench.journal,
@@ -83,10 +83,10 @@ async def test_folds_that_nobody_waits_for_go_with_the_next_commit(bench: Bench)
     commits, waiting = bench.journal.commits, bench.journal._calls
     for row in rows:
         reconciler.mark(row.run_id)
-    await eventually_async(lambda: waiting or changed)
+    await eventually_async(lambda: bool(waiting.patience_ends or changed))
     await bench.journal.write(lambda conn: runs.admit(conn, bench.intent()))
     await eventually_async(lambda: len(changed) == len(rows))
-    assert bench.journal.commits - commits in (1, 2)  # 2: their patience was over before we came
+    assert bench.journal.commits - commits in (1, 2)  # 1: their patience was over as we came
     assert [(await bench.row(row.run_id)).state for row in rows] == [RunState.FINISHED] * len(rows)
     task.cancel()
     await asyncio.wait([task])

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor.journal import meta, runs
+from durable_supervisor.journal.calls import FEW, PATIENCE_SECONDS
 from durable_supervisor.journal.checkpoints import CALLS
-from durable_supervisor.journal.connection import PATIENCE_SECONDS, Journal
+from durable_supervisor.journal.connection import Journal
 from durable_supervisor.journal.reader import JournalReader
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from tests.support import eventually_async
@@ -59,19 +60,31 @@ async def test_callers_that_wait_together_share_a_transaction(journal: Journal) 
     assert begun == ["BEGIN IMMEDIATE", "COMMIT"]
 
 
-async def test_patient_calls_share_the_commit_of_the_next_that_is_not(journal: Journal) -> None:
+def fold(journal: Journal, count: int) -> list[asyncio.Task[None]]:
+    """So many patient calls."""
+    works = [put(f"fold-{n}") for n in range(count)]
+    return [asyncio.create_task(journal.write(work, durable=False, patient=True)) for work in works]
+
+
+async def test_patient_calls_share_the_commit_of_several_that_are_not(journal: Journal) -> None:
     commits = journal.commits
-    folds = [
-        asyncio.create_task(journal.write(put(f"fold-{n}"), durable=False, patient=True)) for n in range(3)
-    ]
+    folds = fold(journal, 3)
     await asyncio.sleep(0)
-    await journal.write(put("intent"))
-    assert all(fold.done() for fold in folds)
+    await asyncio.gather(journal.write(put("intent")), journal.write(put("other")))
+    assert all(one.done() for one in folds)
     assert journal.commits == commits + 1
 
 
+async def test_a_stream_of_lone_calls_takes_patient_ones_along_in_the_end(journal: Journal) -> None:
+    [one] = fold(journal, 1)
+    await asyncio.sleep(0)
+    while not one.done():
+        await journal.write(put("intent"))
+    assert await journal.read(lambda conn: meta.get(conn, "fold-0")) == "x"
+
+
 async def test_patient_calls_have_an_end_of_their_patience(journal: Journal) -> None:
-    await asyncio.gather(*(journal.write(put(f"fold-{n}"), durable=False, patient=True) for n in range(3)))
+    await asyncio.gather(*fold(journal, 3))
     assert await count(journal) == 3
     assert journal._later is None  # nothing wakes a journal at rest
 
@@ -95,14 +108,17 @@ async def test_patience_that_ends_as_a_batch_is_about_to_begin_begins_no_second_
     assert journal.commits == commits + 2, "what came while the first was at work shares the next"
 
 
-async def test_closing_does_not_lose_patient_calls(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hurry", [False, True])
+async def test_closing_does_not_lose_patient_calls(tmp_path: Path, hurry: bool) -> None:
     journal = await Journal.open(tmp_path / "journal.db")
-    fold = asyncio.create_task(journal.write(put("fold"), durable=False, patient=True))
+    folds = fold(journal, 3 * FEW)
     await asyncio.sleep(0)
+    if hurry:
+        journal.hurry()
     await journal.close()
-    await fold
+    await asyncio.gather(*folds)
     with JournalReader.open(tmp_path / "journal.db") as reader:
-        assert reader.read(lambda conn: meta.get(conn, "fold")) == "x"
+        assert reader.read(lambda conn: meta.get(conn, "fold-0")) == "x"
 
 
 async def test_one_failing_work_harms_only_itself(journal: Journal) -> None:
@@ -248,7 +264,7 @@ async def test_opening_beside_a_held_lock(tmp_path: Path) -> None:
 
 UNCLOSED = """
 import asyncio, sys
-from durable_supervisor.journal.connection import PATIENCE_SECONDS, Journal
+from durable_supervisor.journal.connection import Journal
 from durable_supervisor.journal import meta
 async def main():
     journal = await Journal.open(sys.argv[1])

@@ -17,7 +17,7 @@ from . import thread
 
 CALLS = 90  # some 10 pages each: about as long as SQLite would let the file grow
 PATIENCE = 3  # times as many calls before nobody's commit is a reason to wait any longer
-DELAY_SECONDS = 0.002  # whoever was just answered has something to do first
+LULL_SECONDS = 0.002  # after a commit: whoever was just answered has something to do first
 
 # Ours fail, or never get their turn, only on a machine in trouble.  Then SQLite bounds the file.
 SQL_LAST_RESORT = "PRAGMA wal_autocheckpoint = 4000"
@@ -44,7 +44,7 @@ class Checkpoints:
         """A batch of so many calls is committed, and its callers are answered."""
         self._calls += calls
         if self._calls >= CALLS and self._timer is None:
-            self._timer = self._loop.call_later(DELAY_SECONDS, self._due)
+            self._timer = self._loop.call_later(LULL_SECONDS, self._due)
 
     def close(self) -> None:
         """Begin none any more: closing the connection does the last one."""

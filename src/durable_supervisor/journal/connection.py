@@ -6,35 +6,25 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 import aiosqlite
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from . import files, migrate, thread
-from .batch import Batches, Done, Failed, Work
+from .batch import Batches, Done, Failed
 from .bell import Bell
-from .checkpoints import SQL_LAST_RESORT, Checkpoints
+from .calls import Call, Calls
+from .checkpoints import LULL_SECONDS, SQL_LAST_RESORT, Checkpoints
 from .errors import busy, is_busy, is_half_made, missing, translate
 from .reader import in_snapshot
 
 T = TypeVar("T")
 
 BUSY_SECONDS = 15.0  # how long a call waits for another process's write lock
-MAX_BATCH = 256  # bounds how long one transaction keeps others waiting
-PATIENCE_SECONDS = 0.05  # how long a patient call waits for others to share its commit with
 OLDEST_SQLITE = (3, 37, 0)  # STRICT tables, RETURNING
-
-
-class _Call(NamedTuple):
-    work: Work
-    durable: bool
-    patient: bool
-    answer: asyncio.Future[Any]
-    deadline: float  # of the loop's clock
 
 
 class Journal:
@@ -54,7 +44,7 @@ class Journal:
         self._writer = writer
         self._reader = reader
         self._busy_seconds = busy_seconds
-        self._calls: deque[_Call] = deque()
+        self._calls = Calls()
         self._batches = Batches()
         self._busy = False  # a batch is in the thread, or about to go there
         self._later: asyncio.TimerHandle | None = None  # for calls that wait patiently
@@ -127,7 +117,7 @@ class Journal:
 
         ``durable``: the commit survives power loss.  Otherwise it may be taken back
         by one (never out of order): for folds that the run logs can repeat.
-        ``patient``: it may go with the next other call, if one comes within `PATIENCE_SECONDS`.
+        ``patient``: it may wait a moment for others to share its commit with, and to be in nobody's way.
         ``work`` may be run again after a rollback, so its only effects are on ``conn``.
 
         Raises what ``work`` raises, and SupervisorError ``BUSY`` (retryable, nothing
@@ -136,17 +126,17 @@ class Journal:
         Cancelled before its transaction begins, the work is dropped; after, it is applied whole.
         """
         self._check_open()
-        deadline = self._loop.time() + self._busy_seconds
-        call = _Call(work, durable, patient, self._loop.create_future(), deadline)
-        self._calls.append(call)
+        now = self._loop.time()
+        call = Call(work, durable, patient, self._loop.create_future(), now, now + self._busy_seconds)
+        self._calls.add(call)
         self._plan()
         answer: T = await call.answer
         return answer
 
     def hurry(self) -> None:
         """Let patient calls wait no longer."""
-        if self._later is not None:
-            self._begin_soon()
+        self._calls.hurry()
+        self._plan()
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work(conn)`` in one read-only snapshot that sees every finished `write`.
@@ -164,7 +154,7 @@ class Journal:
         if self._closed is None:
             self._check_process()
             self._closing = True
-            self._plan()
+            self.hurry()
             self._closed = self._loop.create_task(self._close(), name="journal-close")
         await asyncio.shield(self._closed)
 
@@ -192,11 +182,11 @@ class Journal:
     def _plan(self) -> None:
         """Have what waits done: in the next turn of the loop, so that all callers of this one share it."""
         if self._busy:
-            return  # the next batch takes it along
-        if self._closing or not all(call.patient for call in self._calls):
+            return  # the end of that batch asks again
+        if self._calls.press or self._closing:
             self._begin_soon()
-        elif self._calls and self._later is None:
-            self._later = self._loop.call_later(PATIENCE_SECONDS, self._begin)
+        elif self._later is None and (ends := self._calls.patience_ends) is not None:
+            self._later = self._loop.call_at(ends, self._begin)
 
     def _begin_soon(self) -> None:
         self._busy = True
@@ -207,7 +197,7 @@ class Journal:
 
     def _begin(self) -> None:
         self._later = None
-        batch = self._next_batch()
+        batch = self._calls.take(self._loop.time())
         self._busy = bool(batch)
         if batch:
             works, durable = [call.work for call in batch], any(call.durable for call in batch)
@@ -216,15 +206,7 @@ class Journal:
         elif self._closing:
             self._at_rest.set()
 
-    def _next_batch(self) -> list[_Call]:
-        batch: list[_Call] = []
-        while self._calls and len(batch) < MAX_BATCH:
-            call = self._calls.popleft()
-            if not call.answer.done():  # a cancelled caller's work is dropped before it begins
-                batch.append(call)
-        return batch
-
-    def _done(self, batch: list[_Call], results: list[Done | Failed] | BaseException) -> None:
+    def _done(self, batch: list[Call], results: list[Done | Failed] | BaseException) -> None:
         if isinstance(results, BaseException):
             self._failed(batch, results)
         else:
@@ -237,10 +219,12 @@ class Journal:
                 else:
                     _answer(call, error=_typed(result))
             self._checkpoints.committed(len(batch))
+            if self._calls.enough:  # a lull is likely now: who was just answered has something to do first
+                self._later = self._loop.call_later(LULL_SECONDS, self._begin)
         self._busy = False
         self._plan()
 
-    def _failed(self, batch: list[_Call], error: BaseException) -> None:
+    def _failed(self, batch: list[Call], error: BaseException) -> None:
         """Nothing was written.  Busy: try again with what has arrived since, within each call's time."""
         now = self._loop.time()
         again = []
@@ -251,7 +235,7 @@ class Journal:
                 typed = busy(Phase.RUN) if is_busy(error) else translate(error, Phase.RUN)
                 typed.__cause__ = error
                 _answer(call, error=typed)
-        self._calls.extendleft(reversed(again))
+        self._calls.put_back(again)
 
 
 async def _connect(database: str, *, uri: bool) -> aiosqlite.Connection:
@@ -320,7 +304,7 @@ def _typed(result: Failed) -> BaseException:
     return error
 
 
-def _answer(call: _Call, *, value: object = None, error: BaseException | None = None) -> None:
+def _answer(call: Call, *, value: object = None, error: BaseException | None = None) -> None:
     if call.answer.done():
         return
     if error is None:
