@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 from durable_supervisor import Supervisor
@@ -57,7 +56,7 @@ async def _page_all(sup: Supervisor, run_id: str, total: int, *, as_json: bool) 
         page = await sup.events(run_id, after=after, limit=_PAGE)
         for event in page.events:
             if as_json:
-                json.dumps(event.to_dict())
+                event.to_json()
             if event.kind == Kind.OUTPUT:
                 size += len(event.data)
         after = page.next_after

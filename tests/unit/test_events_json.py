@@ -46,6 +46,41 @@ def test_no_byte_is_lost_in_json(data: bytes) -> None:
     assert kept == data
 
 
+LONG = b"x" * 4096
+ASCII = bytes(range(128))
+LINE = st.sampled_from(
+    [LONG, b"y" * 79 + b"\n", b'"quoted"', b"\\", b"\\n", b'\\"', ASCII, b"\x1b[0m", b"\r\n"]
+)
+
+
+def as_json_makes_it(event: Event) -> bytes:
+    return json.dumps(event.to_dict(), separators=(",", ":")).encode("ascii")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b'short \\ "\n',
+        LONG,
+        LONG + ASCII,
+        ASCII * 100,
+        LONG + "é".encode(),
+        LONG + "é".encode()[:1],
+        LONG + b"\xff",
+        b"\\" + LONG + b"\\",
+        b"\\u000a\n" + LONG + b'\\"',
+    ],
+)
+def test_the_fast_way_to_a_line_writes_the_same(data: bytes) -> None:
+    assert output(data).to_json() == as_json_makes_it(output(data))
+
+
+@given(st.lists(LINE, max_size=12).map(b"".join))
+def test_whatever_is_to_be_escaped_it_is_the_same_line(data: bytes) -> None:
+    assert output(data).to_json() == as_json_makes_it(output(data))
+
+
 @pytest.mark.parametrize("kind", sorted(ALL_KINDS - {Kind.OUTPUT}))
 def test_every_other_kind_carries_its_detail(kind: str) -> None:
     event = Event(1, WALL, 0, kind, {"stream": "stdout", "first_seq": 1})
@@ -56,6 +91,12 @@ def test_every_other_kind_carries_its_detail(kind: str) -> None:
         "kind": kind,
         "detail": {"stream": "stdout", "first_seq": 1},
     }
+    assert event.to_json() == as_json_makes_it(event)
+
+
+def test_what_is_no_json_is_none_of_ours() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        Event(1, WALL, 0, Kind.RUN_WARNING, {"reason": float("nan")}).to_json()
 
 
 def test_kinds_follow_one_vocabulary() -> None:

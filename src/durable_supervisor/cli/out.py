@@ -45,12 +45,7 @@ def document(form: Mapping[str, object]) -> None:
 
 def ndjson(form: Mapping[str, object]) -> None:
     """One line of newline-delimited JSON."""
-    write_bytes(json_line(form))
-
-
-def json_line(form: Mapping[str, object]) -> bytes:
-    """A document as one line of ASCII."""
-    return json.dumps(form, allow_nan=False).encode("ascii") + b"\n"
+    write_bytes(json.dumps(form, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n")
 
 
 def line(text: str) -> None:

@@ -37,7 +37,7 @@ class JsonScreen:
 
     async def show(self, event: Event, *, missed: bool) -> None:
         if not missed:
-            await out.write_patiently(out.json_line(event.to_dict()))
+            await out.write_patiently(event.to_json() + b"\n")
 
     async def rewind(self) -> None:
         return

@@ -83,7 +83,7 @@ class _Shown:
 
     async def show(self, event: Event) -> None:
         if self._shared.json:
-            await out.write_patiently(out.json_line(event.to_dict()))
+            await out.write_patiently(event.to_json() + b"\n")
         else:
             await self._printer.show(event)
         self.kind = event.kind

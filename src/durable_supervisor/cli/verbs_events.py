@@ -94,7 +94,7 @@ async def _events(
         )
         async for event in source:
             if shared.json:
-                out.ndjson(event.to_dict())
+                out.write_bytes(event.to_json() + b"\n")
             else:
                 out.write_text(timeline.lines(event))
             nothing = False

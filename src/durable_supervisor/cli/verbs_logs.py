@@ -73,7 +73,7 @@ async def _logs(
         if stream not in ("both", event.stream):
             return
         if shared.json:
-            out.ndjson(event.to_dict())
+            out.write_bytes(event.to_json() + b"\n")
         else:
             await printer.show(event)
 

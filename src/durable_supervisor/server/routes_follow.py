@@ -10,11 +10,11 @@ from aiohttp import web
 from ..model.answers import feed_entry
 from ..model.errors import ErrorCode, SupervisorError, invalid
 from . import queries
-from .errors import error_form
+from .errors import error_form, to_json
 from .peers import listed_owner
 from .route import OF_A_RUN, RUN, STREAM, Route
 from .service import Call
-from .sse import Stream, deliver, message
+from .sse import Stream, batches, deliver, message
 
 _PAGE = 64  # events read ahead of a follower
 
@@ -46,15 +46,17 @@ async def _events(call: Call, run_id: str, after: int) -> AsyncGenerator[bytes, 
     )
     async with aclosing(following) as pages:
         async for page in pages:
-            yield b"".join(message(event.kind, event.to_dict(), event.seq) for event in page.events)
+            messages = (message(event.kind, event.to_json(), event.seq) for event in page.events)
+            for batch in batches(messages):
+                yield batch
     seen = await call.supervisor.inspect(run_id)
-    yield message("end", {"run_id": run_id, "state": seen.state.value})
+    yield message("end", to_json({"run_id": run_id, "state": seen.state.value}))
 
 
 async def _entries(call: Call, after: int, owner: str | None) -> AsyncGenerator[bytes, None]:
     async with aclosing(call.supervisor.follow_feed(after=after, owner=owner)) as pages:
         async for page in pages:
-            yield b"".join(message("change", feed_entry(entry), entry.position) for entry in page)
+            yield b"".join(message("change", to_json(feed_entry(entry)), entry.position) for entry in page)
 
 
 async def _stream(call: Call, source: AsyncGenerator[bytes, None]) -> web.StreamResponse:
@@ -64,11 +66,11 @@ async def _stream(call: Call, source: AsyncGenerator[bytes, None]) -> web.Stream
         with service.follower():
             try:
                 if not await deliver(service, stream, source):
-                    await stream.send(message("bye", {"reason": "draining"}))
+                    await stream.send(message("bye", to_json({"reason": "draining"})))
             except SupervisorError as error:
                 closing = error.code is ErrorCode.SUPERVISOR_CLOSED
-                last = ("bye", {"reason": "closed"}) if closing else ("error", error_form(error))
-                await stream.send(message(*last))
+                word, form = ("bye", {"reason": "closed"}) if closing else ("error", error_form(error))
+                await stream.send(message(word, to_json(form)))
     stream.response.force_close()
     return stream.response
 

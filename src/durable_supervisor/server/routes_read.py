@@ -13,7 +13,7 @@ from ..model.events import Event
 from ..model.page import Page
 from ..model.schema import schema_name
 from . import queries
-from .errors import answer, to_json
+from .errors import answer, answer_text, to_json
 from .peers import listed_owner
 from .route import OF_A_RUN, RUN, Route
 from .routes_follow import follow, follow_feed, wants_stream
@@ -86,17 +86,21 @@ async def events(call: Call) -> web.StreamResponse:
         query.get("kind"),
         query.get("output", True),
     )
-    return answer(
+    return answer_text(_page_json(run_id, page))
+
+
+def _page_json(run_id: str, page: Page) -> bytes:
+    head = to_json({"schema": schema_name("page"), "run_id": run_id})
+    tail = to_json(
         {
-            "schema": schema_name("page"),
-            "run_id": run_id,
-            "events": [event.to_dict() for event in page.events],
             "next_after": page.next_after,
             "head": page.head,
             "generation": page.generation,
             "end": page.end,
         }
     )
+    events = b",".join(event.to_json() for event in page.events)
+    return b'%b,"events":[%b],%b' % (head[:-1], events, tail[1:])
 
 
 async def _bounded_page(

@@ -8,23 +8,37 @@ while is dropped; its cursor is the last id it has seen.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator
 
 from aiohttp import web
 
-from .errors import to_json
 from .service import Service
 from .stall import StalledError, unless_stalled
 
 _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
 _PIECE = 64 * 1024
+_BATCH = 512 * 1024
 _COMMENT = b": heartbeat\n\n"
 
 
-def message(event: str, form: Mapping[str, object], position: int | None = None) -> bytes:
-    """One message; its data is one line, since the JSON has no newline in it."""
+def message(event: str, text: bytes, position: int | None = None) -> bytes:
+    """One message; ``text`` is JSON in one line."""
     identity = b"" if position is None else b"id: %d\n" % position
-    return b"%sevent: %s\ndata: %s\n\n" % (identity, event.encode("ascii"), to_json(form))
+    return b"%sevent: %s\ndata: %s\n\n" % (identity, event.encode("ascii"), text)
+
+
+def batches(messages: Iterable[bytes]) -> Iterator[bytes]:
+    """Many small ones at once; of large ones not more than a few are in memory as JSON."""
+    batch: list[bytes] = []
+    size = 0
+    for one in messages:
+        batch.append(one)
+        size += len(one)
+        if size >= _BATCH:
+            yield b"".join(batch)
+            batch, size = [], 0
+    if batch:
+        yield b"".join(batch)
 
 
 class Stream:

@@ -82,7 +82,8 @@ class Viewer:
     async def _show(self) -> None:
         try:
             async for event in self._attached:
-                await self._send({"type": "event", "event": event.to_dict()})
+                text = event.to_json().decode("ascii")
+                await self._send_text(f'{{"type":"event","event":{text}}}')
             state = (await self._attached.inspect()).state
         except SupervisorError as error:
             self._closing = (WSCloseCode.INTERNAL_ERROR, _failed(error))
@@ -105,7 +106,10 @@ class Viewer:
         self._closing = (WSCloseCode.SERVICE_RESTART, {"type": "bye"})
 
     async def _send(self, form: Form) -> None:
-        await unless_stalled(self._socket.send_str(_text(form)), self._transport, self._service.stall)
+        await self._send_text(_text(form))
+
+    async def _send_text(self, text: str) -> None:
+        await unless_stalled(self._socket.send_str(text), self._transport, self._service.stall)
 
     # Inwards.
 
