@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         FeedEntry,
         ListPage,
         ReconcileReport,
-        Run,
         ShutdownReport,
         StopReceipt,
     )
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from .model.policy import Access, Grant, Policy
     from .model.request import Lifetime
     from .model.result import RunFailedError, RunResult
+    from .model.run import Run
     from .model.states import RunState
     from .model.verify import Finding, VerifyReport
     from .model.view import RunView
@@ -86,7 +86,7 @@ _MODULES = {
     "Policy": "model.policy",
     "Process": "api.spawn",
     "ReconcileReport": "model.answers",
-    "Run": "model.answers",
+    "Run": "model.run",
     "RunFailedError": "model.result",
     "RunResult": "model.result",
     "RunState": "model.states",

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from durable_supervisor import Command, ErrorCode, Observer, RunState, RunView, Supervisor, SupervisorError
+from durable_supervisor.model.identity import identity_of
 from durable_supervisor.process.signals import signal_process
-from durable_supervisor.supervisor.follow import identity
 from tests.support import eventually, running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,7 +108,7 @@ def host(code: str, state_dir: Path, folder: Path, **options: Any) -> dict[str, 
 async def kill_run(seen: RunView) -> None:
     """SIGKILL worker and program, proven first, and wait until both are gone."""
     for form in (seen.worker, seen.program):
-        one = identity(form)
+        one = identity_of(form)
         assert one is not None
         signal_process(one, signal.SIGKILL)
         eventually(lambda pid=one.pid: not running(pid))  # type: ignore[misc]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from durable_supervisor import Command, Observer, RunState, RunView, Supervisor
-from durable_supervisor.model.answers import Run
+from durable_supervisor.model.run import Run
 from tests.support import eventually_async
 
 

@@ -8,7 +8,7 @@ import socket
 import struct
 from pathlib import Path
 
-from durable_supervisor.model.answers import Run
+from durable_supervisor.model.run import Run
 from durable_supervisor.process.channel import FrameParser, encode_frame
 from tests.contract.runs import Marker, Runs, gone
 from tests.support import eventually_async

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from durable_supervisor import Command, Limits, Supervisor
-from durable_supervisor.model.answers import Run
 from durable_supervisor.model.events import Event, Kind
 from durable_supervisor.model.identity import ProcessIdentity
+from durable_supervisor.model.run import Run
 from durable_supervisor.model.view import RunView
 from tests.support import eventually, eventually_async
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from durable_supervisor import Command, ErrorCode, RunState, Supervisor, SupervisorError
+from durable_supervisor.model.identity import identity_of
 from durable_supervisor.process.signals import signal_process
 from durable_supervisor.supervisor.admission import Host
-from durable_supervisor.supervisor.follow import identity
 from tests.contract.hosts import refused, tree_of
 from tests.contract.lines import Yard, counts, finished, hold, in_state, queue
 from tests.support import eventually_async
@@ -140,7 +140,7 @@ async def test_what_may_be_alive_holds_its_slot_until_it_is_resolved(
 ) -> None:
     async with Supervisor.open(state_dir, max_concurrent_runs=1) as sup:
         run = await hold(sup, yard, "lost")
-        worker = identity((await sup.inspect(run.id)).worker)
+        worker = identity_of((await sup.inspect(run.id)).worker)
         assert worker is not None
         signal_process(worker, signal.SIGKILL)
         await in_state(sup, run.id, RunState.QUARANTINED)

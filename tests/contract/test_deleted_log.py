@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Observer
+from durable_supervisor.model.identity import identity_of
 from durable_supervisor.process.signals import signal_process
-from durable_supervisor.supervisor.follow import identity
 from tests.contract.hosts import HostScript
 from tests.contract.runs import Marker, appear, gone
 from tests.support import eventually, running
@@ -41,7 +41,7 @@ def queueing_host(state_dir: Path, tmp_path: Path, marker: Marker) -> Iterator[H
 
 
 def end(form: dict[str, object]) -> None:
-    one = identity(form)
+    one = identity_of(form)
     assert one is not None
     signal_process(one, signal.SIGTERM)
 
@@ -95,7 +95,7 @@ def test_a_queued_worker_that_nobody_can_find_ends(
         queueing_host.kill()
         assert stays(worker["pid"])  # as long as it has a log
         shutil.rmtree(state_dir)
-        one = identity(worker)
+        one = identity_of(worker)
         assert one is not None
         signal_process(one, signal.SIGUSR1)  # else it looks within seconds
     else:

@@ -15,9 +15,9 @@ import pytest
 import pytest_asyncio
 
 from durable_supervisor import Terminal
-from durable_supervisor.model.answers import Run
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.events import Kind
+from durable_supervisor.model.run import Run
 from durable_supervisor.wire.documents import validate
 from tests.contract.peers import Peer, socket_of
 from tests.contract.runs import Runs

@@ -8,8 +8,8 @@ import signal
 import pytest
 
 from durable_supervisor import Terminal
-from durable_supervisor.model.answers import Run
 from durable_supervisor.model.events import Kind
+from durable_supervisor.model.run import Run
 from durable_supervisor.wire.documents import validate
 from tests.contract.runs import Marker, Runs, appear, gone
 

@@ -19,7 +19,7 @@ from durable_supervisor import (
     RunView,
     Supervisor,
 )
-from durable_supervisor.supervisor.follow import identity
+from durable_supervisor.model.identity import identity_of
 from durable_supervisor.supervisor.hosting import read_host
 from tests.contract.hosts import HostScript, host, refused
 from tests.contract.runs import Marker, appear, gone, state_of
@@ -59,7 +59,7 @@ async def still_running(state_dir: Path, run_id: str) -> None:
             await seen.signal(run_id, "WINCH")
         view = await seen.inspect(run_id)
     assert view.state is RunState.RUNNING
-    program = identity(view.program)
+    program = identity_of(view.program)
     assert program is not None
     assert running(program.pid)
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from durable_supervisor import Command, ErrorCode, Limits, RunState, Terminal
-from durable_supervisor.model.answers import Run
 from durable_supervisor.model.events import Kind
+from durable_supervisor.model.run import Run
 from tests.contract.hosts import host, refused
 from tests.contract.runs import Marker, Runs, appear, gone
 from tests.contract.test_state_dir import ROOT_ONLY, in_a_mount_namespace

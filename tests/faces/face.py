@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import durable_supervisor
 from durable_supervisor import AsyncClient, ErrorCode, Phase, Supervisor
-from durable_supervisor.model.answers import Run
+from durable_supervisor.model.run import Run
 from tests.client.faces import SyncFace
 from tests.contract.hosts import refused
 from tests.contract.runs import Runs

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from durable_supervisor import Command, ErrorCode, FeedEntry, Phase, RunState, RunView
-from durable_supervisor.model.answers import Run
+from durable_supervisor.model.run import Run
 from tests.contract.hosts import refused
 from tests.contract.lines import Yard, finished, hold, in_state, queue
 from tests.faces.face import Face, refusing

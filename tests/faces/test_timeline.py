@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing
 
 from durable_supervisor import ErrorCode, Event, Kind, Phase
-from durable_supervisor.model.answers import Run
+from durable_supervisor.model.run import Run
 from tests.contract.hosts import refused
 from tests.contract.runs import check_gapless
 from tests.faces.face import Face, refusing

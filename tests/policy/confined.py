@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from durable_supervisor import Command, Limits, Policy
-from durable_supervisor.model.answers import Run
+from durable_supervisor.model.run import Run
 from durable_supervisor.model.view import RunView
 from tests.contract.runs import Runs
 

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from durable_supervisor import Command, Limits, Supervisor
-from durable_supervisor.model.answers import Run
+from durable_supervisor.model.run import Run
 from tests.contract.runs import Marker
 from tests.support import eventually
 

@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from ..model.answers import Run, StopReceipt
+from ..model.answers import StopReceipt
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError, run_collected
 from ..model.outcome import OutcomeKind
 from ..model.result import RunResult, never_started
+from ..model.run import Run
 from ..model.states import RunState
 from ..model.view import RunView
 from ..supervisor.logs import logger

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 
-from ..model.answers import ReconcileReport, Run, StopReceipt
+from ..model.answers import ReconcileReport, StopReceipt
 from ..model.arguments import absolute
 from ..model.capabilities import Capabilities
 from ..model.collecting import GcReport
@@ -17,6 +17,7 @@ from ..model.importing import ImportReport
 from ..model.platform import check_platform
 from ..model.policy import Policy
 from ..model.request import DEFAULT_OWNER, Lifetime
+from ..model.run import Run
 from ..model.states import OPEN_STATES
 from ..model.view import RunView
 from ..supervisor import state_dir as directory

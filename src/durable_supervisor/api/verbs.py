@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Protocol
 
-from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
+from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, StopReceipt
 from ..model.arguments import BytesLike
 from ..model.capabilities import Capabilities
 from ..model.collecting import GcReport
@@ -16,6 +16,7 @@ from ..model.importing import ImportReport
 from ..model.page import Page
 from ..model.policy import Policy
 from ..model.request import DEFAULT_OWNER, Lifetime
+from ..model.run import Run
 from ..model.states import RunState
 from ..model.view import RunView
 from .attached import Attached

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from durable_supervisor.api.owner import Owner
-    from durable_supervisor.model.answers import Run
     from durable_supervisor.model.request import StartRequest
+    from durable_supervisor.model.run import Run
 
 DryRun = Annotated[bool, Option("--dry-run", help="Check the request and print it; start nothing.")]
 

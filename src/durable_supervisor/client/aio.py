@@ -13,7 +13,6 @@ from ..model.answers import (
     FeedEntry,
     ListPage,
     ReconcileReport,
-    Run,
     StopReceipt,
 )
 from ..model.arguments import BytesLike, position
@@ -25,6 +24,7 @@ from ..model.importing import ImportReport
 from ..model.page import Page
 from ..model.policy import Policy
 from ..model.request import DEFAULT_OWNER, Lifetime, Queueing
+from ..model.run import Run
 from ..model.states import RunState
 from ..model.view import RunView
 from . import flows, verbs

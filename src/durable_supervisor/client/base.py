@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from ..model.answers import Run
 from ..model.command import Command, Completion, Limits, completion_of
 from ..model.ids import new_id
 from ..model.policy import Policy
 from ..model.request import Lifetime, Queueing, StartRequest, check_window, lifetime_of
+from ..model.run import Run
 from . import verbs
 from .calls import Calls
 from .connections import Connections

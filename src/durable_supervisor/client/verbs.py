@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, Run, StopReceipt
+from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, StopReceipt
 from ..model.arguments import (
     absolute,
     kinds_of,
@@ -26,6 +26,7 @@ from ..model.ids import RUN_ID_LENGTH
 from ..model.importing import ImportReport
 from ..model.page import Page
 from ..model.request import DEFAULT_OWNER, Queueing, StartRequest
+from ..model.run import Run
 from ..model.states import RunState
 from ..model.view import RunView
 from .request import (

@@ -14,7 +14,6 @@ from .tombstones import Tombstone
 if TYPE_CHECKING:
     from .recover import Rebuilt, RecoveredRun
 
-MARK = "collected_log"  # meta: the last line of collected.log that this journal knows
 BEGUN = "collecting"  # meta: when runs were last chosen, Unix nanoseconds
 
 # By name: the condition is the index's own (as in `listing`).
@@ -108,7 +107,7 @@ def collect(conn: sqlite3.Connection, stones: Sequence[Tombstone], mark: str | N
         conn.execute(SQL_ADD_UNSWEPT, (row.serial,))
         collected.append(row)
     if mark is not None:
-        meta.put(conn, MARK, mark)
+        meta.put(conn, meta.COLLECTED_LOG, mark)
     return collected
 
 

@@ -17,8 +17,6 @@ from .errors import translate
 from .reader import JournalReader
 from .rows import RunRow, run_row
 
-COPIED = "copied"  # meta: only the journal of a copy has it
-
 SQL_TRIGGER = "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = 'meta_directory_id_fixed'"
 SQL_DROP_TRIGGER = "DROP TRIGGER meta_directory_id_fixed"
 SQL_KEPT = "SELECT * FROM runs WHERE collected_ns IS NULL AND serial > ? ORDER BY serial LIMIT ?"
@@ -72,18 +70,18 @@ def become_copy(conn: sqlite3.Connection, directory_id: str, mark: CopyMark) -> 
     conn.execute(SQL_DROP_TRIGGER)
     meta.put(conn, meta.DIRECTORY_ID, directory_id)
     conn.execute(guard)
-    meta.put(conn, COPIED, mark.encode())
+    meta.put(conn, meta.COPIED, mark.encode())
 
 
 def copy_mark(conn: sqlite3.Connection) -> CopyMark | None:
     """None in a journal that is no copy.  Raises ValueError for a mark of another form."""
-    text = meta.get(conn, COPIED)
+    text = meta.get(conn, meta.COPIED)
     return None if text is None else CopyMark.decode(text)
 
 
 def remember_copy(conn: sqlite3.Connection, mark: CopyMark) -> None:
     """For a journal that was made anew: it still is a copy's."""
-    meta.ensure(conn, COPIED, mark.encode())
+    meta.ensure(conn, meta.COPIED, mark.encode())
 
 
 def forbid_retries(conn: sqlite3.Connection, through: int) -> int:

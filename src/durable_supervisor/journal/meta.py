@@ -6,6 +6,8 @@ import sqlite3
 
 DIRECTORY_ID = "directory_id"  # write-once, by trigger; every log header carries it too
 SWEPT = "swept"  # a log without a row was found at an opening, once
+COPIED = "copied"  # only the journal of a copy has it: `copying.CopyMark`
+COLLECTED_LOG = "collected_log"  # the last line of collected.log that this journal knows
 KEY_ID = "key_id"  # names the key file whose digests the rows hold
 
 SQL_GET = "SELECT value FROM meta WHERE key = ?"

@@ -72,3 +72,13 @@ def compare(recorded: ProcessIdentity, seen: ProcessIdentity) -> Match:
     if recorded.pid == seen.pid and recorded.start_ticks == seen.start_ticks:
         return Match.SAME
     return Match.DIFFERENT
+
+
+def identity_of(form: dict[str, object] | None) -> ProcessIdentity | None:
+    """An identity from its JSON form; None where there is none, or it is not one."""
+    if form is None:
+        return None
+    try:
+        return ProcessIdentity.from_dict(form)
+    except ValueError:
+        return None

@@ -40,7 +40,7 @@ async def compare_with_tombstones(place: StateDir, journal: Journal, directory_i
     Raises ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``; OSError, `NotRegularError`.
     """
     log = CollectedLog(place.runs)
-    mark = Mark.parse(await journal.read(partial(meta.get, key=collecting.MARK)))
+    mark = Mark.parse(await journal.read(partial(meta.get, key=meta.COLLECTED_LOG)))
     if log.is_at(mark):
         return
     for chunk in _chunks(read(log, mark)):
@@ -79,7 +79,7 @@ async def _write_again(log: CollectedLog, journal: Journal, directory_id: str) -
         lacking = [stone.to_dict() for stone in page if stone.run.run_id not in told]
         if lacking:
             mark = str(log.append(lacking))
-            await journal.write(partial(meta.put, key=collecting.MARK, value=mark))
+            await journal.write(partial(meta.put, key=meta.COLLECTED_LOG, value=mark))
 
 
 def _chunks(

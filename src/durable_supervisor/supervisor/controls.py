@@ -10,13 +10,13 @@ from ..model.answers import ControlReceipt, StopReceipt
 from ..model.arguments import BytesLike, signal_number, stdin_bytes, terminal_size
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
+from ..model.identity import identity_of
 from ..model.ids import new_id
 from ..model.states import OPEN_STATES, RunState
 from ..model.view import RunView
 from ..process.failpoints import failpoint
 from ..runlog.paths import RunPaths
 from .dial import Dial, dial_patiently, not_confirmed
-from .follow import identity
 from .lookup import Lookup
 from .refusals import out_of_reach
 
@@ -184,7 +184,7 @@ class Controller:
     async def _dial(self, seen: RunView, paths: RunPaths, seconds: float) -> Dial | None:
         """Connect, as long as the run is open."""
         while True:
-            dial = await dial_patiently(paths, identity(seen.worker), min(seconds, 0.25))
+            dial = await dial_patiently(paths, identity_of(seen.worker), min(seconds, 0.25))
             if dial is not None:
                 return dial
             seen = await self._lookup.view(seen.id)

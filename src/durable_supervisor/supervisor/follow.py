@@ -6,15 +6,18 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
-from ..model.identity import ProcessIdentity
-from ..model.view import RunView
+from ..model.identity import ProcessIdentity, identity_of
 from ..process import inotify
 from ..process.signals import signal_process
 from ..runlog.paths import RunPaths
 from ..worker.spec import SHORT_RUN_SECONDS
 from .dial import Dial
 from .links import ExitWatch
+
+if TYPE_CHECKING:
+    from ..model.view import RunView
 
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.25
@@ -177,7 +180,7 @@ class WorkerEnd:
 
     async def wait(self, seen: RunView, timeout: float | None) -> None:
         """Return when there may be news of a run that was ``seen`` open after the last call, or in time."""
-        worker = identity(seen.worker)
+        worker = identity_of(seen.worker)
         if worker != self._worker:
             self._worker, self._since, self._looked = worker, self._loop.time(), 0.0
         if seen.attempt != self._attempt:
@@ -222,13 +225,3 @@ class WorkerEnd:
     def _released(self) -> None:
         self.close()
         self._told.set()
-
-
-def identity(form: dict[str, object] | None) -> ProcessIdentity | None:
-    """An identity from its JSON form; None where there is none."""
-    if form is None:
-        return None
-    try:
-        return ProcessIdentity.from_dict(form)
-    except ValueError:
-        return None

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 from ..journal.rows import RunRow
 from ..model.errors import SupervisorError
 from ..model.ids import RUN_ID_LENGTH
-from ..model.view import RunView
+from ..runlog.paths import RunPaths
 
 if TYPE_CHECKING:
+    from ..model.view import RunView
     from .imported_files import ImportedRow
 
 BUNDLE = "bundle.zip"
@@ -52,6 +53,11 @@ class Home(NamedTuple):
 def is_imported(row: RunRow) -> TypeGuard[ImportedRow]:
     """Is it no row of the journal's?"""
     return row.imported
+
+
+def paths_of(row: RunRow, runs_dir: str) -> RunPaths:
+    """Where the log of a run lies; ``runs_dir`` is where those of the directory's own do."""
+    return row.paths if is_imported(row) else RunPaths(runs_dir, row.shard, row.run_id)
 
 
 def name_of(serial: int, run_id: str) -> str:

@@ -6,27 +6,27 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..journal.rows import RunRow
-from ..model.answers import FeedEntry, ListPage
 from ..model.errors import ErrorCode, Phase, SupervisorError
-from ..model.page import Page
-from ..model.states import RunState
-from ..model.view import RunView
 from ..process.shortage import is_shortage
 from ..reconcile.observe import Place
-from ..reconcile.view import view
 from ..runlog.paths import RunPaths
 from .hosting import short_of
-from .imported import is_imported
-from .reading import Reading
+from .imported import is_imported, paths_of
 from .refusals import out_of_reach
 from .state_dir import StateDir
 
 if TYPE_CHECKING:
     from ..bundle.snapshot import Snapshot
     from ..journal.history import History
+    from ..model.answers import FeedEntry, ListPage
+    from ..model.page import Page
+    from ..model.states import RunState
+    from ..model.view import RunView
+    from .reading import Reading
 
 T = TypeVar("T")
 
@@ -42,7 +42,9 @@ class Lookup:
         self.closed = False  # nothing more is answered
         # Threads of our own: the host's executor may be busy with something else for long.
         self.threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="durable-supervisor")
-        self._reading = Reading(place)
+        self._place = place
+        self._made: Reading | None = None
+        self._making = Lock()
         self._pid = os.getpid()
         self._closing: asyncio.Future[None] | None = None  # somebody waits for `close`
         self._calls: set[asyncio.Future[Any]] = set()  # under way
@@ -59,7 +61,8 @@ class Lookup:
             self._closing.set_result(None)
         while self._calls:
             await asyncio.wait(set(self._calls))
-        self._reading.close()
+        if self._made is not None:
+            self._made.close()
         self.threads.shutdown(wait=False)
 
     def check_open(self) -> None:
@@ -91,6 +94,16 @@ class Lookup:
             return await answer
         finally:
             self._calls.discard(answer)
+
+    @property
+    def _reading(self) -> Reading:
+        """For the threads.  Loaded at the first look, which a command line that starts a run never takes."""
+        with self._making:
+            if self._made is None:
+                from .reading import Reading
+
+                self._made = Reading(self._place)
+            return self._made
 
     async def _read(self, work: Callable[[], T]) -> T:
         try:
@@ -138,7 +151,7 @@ class Lookup:
 
     async def seen(self, row: RunRow, place: Place) -> RunView:
         """As `view`, of an own run whose row is known."""
-        return await self._read(lambda: view(row, place))
+        return await self._read(lambda: self._reading.seen(row, place))
 
     async def view(self, run: str, *, live: bool = False) -> RunView:
         return await self._read(lambda: self._reading.inspect(run, live=live))
@@ -175,14 +188,14 @@ class Lookup:
         return await self._read(lambda: self._reading.snapshot(row))
 
     async def owned(self) -> bool:
-        return await self._read(self._reading.owned)
+        return await self._read(lambda: self._reading.owned())
 
     async def log_of(self, seen: RunView) -> str:
         """The path of its attempt's log."""
         return self.paths(await self.row(seen.id)).log(seen.attempt)
 
     def paths(self, row: RunRow) -> RunPaths:
-        return self._reading.paths(row)
+        return paths_of(row, self._place.runs)
 
 
 def _answer(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[T], work: Callable[[], T]) -> None:

@@ -6,27 +6,29 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing, closing
+from functools import cached_property
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from ..journal.bell import Bell
-from ..model.answers import ControlReceipt, FeedEntry, ListPage, StopReceipt
 from ..model.arguments import BytesLike, kinds_of, position
 from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError
-from ..model.events import Event
-from ..model.page import Page
+from ..model.identity import identity_of
 from ..model.states import SETTLED_STATES, RunState
-from ..model.view import RunView
 from . import state_dir as directory
-from .acknowledging import Acknowledger
-from .attach import Attachment
-from .controls import Controller
-from .follow import LastWord, Newsroom, WorkerEnd, identity
 from .lookup import Lookup
 from .state_dir import StateDir
 
 if TYPE_CHECKING:
+    from ..model.answers import ControlReceipt, FeedEntry, ListPage, StopReceipt
     from ..model.audit import AuditReport
+    from ..model.events import Event
+    from ..model.page import Page
+    from ..model.view import RunView
+    from .acknowledging import Acknowledger
+    from .attach import Attachment
+    from .controls import Controller
+    from .follow import Newsroom, WorkerEnd
 
 T = TypeVar("T")
 
@@ -46,9 +48,7 @@ class Observer:
     def __init__(self, place: StateDir) -> None:
         self._place = place
         self._lookup = Lookup(place)
-        self._controller = Controller(self._lookup, self.wait, self._ask_directly)
-        self._acknowledger = Acknowledger(self._tell_directly, self._controller.dial)
-        self._newsroom = Newsroom()
+        self._acknowledger: Acknowledger | None = None
         self._commits: Bell | None = None  # an owner is told of each; others look again
 
     @classmethod
@@ -73,7 +73,8 @@ class Observer:
         Who still follows or waits gets ``SUPERVISOR_CLOSED``.
         """
         if not self._lookup.forked:
-            await self._acknowledger.close()
+            if self._acknowledger is not None:
+                await self._acknowledger.close()
             await self._lookup.close()
 
     @property
@@ -158,6 +159,8 @@ class Observer:
         limit: int = FOLLOW_PAGE,
     ) -> AsyncGenerator[Page, None]:
         """As `follow`, in the pages that the events are read in; none is empty."""
+        from .follow import LastWord
+
         wanted = kinds_of(kinds)
         row = await self._lookup.row(run)
         last, told, word = False, False, LastWord()
@@ -183,10 +186,12 @@ class Observer:
                             await self._lookup.unless_closed(word.moment())
                         continue
                     last, word = False, LastWord()
-                told = await self._lookup.told_or_closed(news.after(after, identity(seen.worker)))
+                told = await self._lookup.told_or_closed(news.after(after, identity_of(seen.worker)))
 
     def attach(self, run: str, *, after: int = 0) -> Attachment:
         """The run's backlog after the cursor, then what comes live, with its controls at hand."""
+        from .attach import Attachment
+
         return Attachment(self, self._lookup, run, position("after", after))
 
     async def feed(
@@ -217,6 +222,8 @@ class Observer:
         Raises ``OUTCOME_UNKNOWN`` (with run id and evidence in ``details``) for unknown and quarantined
         runs, and those imported before they were over; ``WAIT_TIMEOUT`` after ``timeout`` seconds.
         """
+        from .follow import WorkerEnd
+
         self._lookup.check_open()
         check_timeout("timeout", timeout)
         loop = asyncio.get_running_loop()
@@ -309,7 +316,25 @@ class Observer:
         Raises ``NOT_CONFIRMED`` where the worker cannot be reached, ``INVALID_REQUEST``.
         """
         self._lookup.check_open()
+        if self._acknowledger is None:
+            from .acknowledging import Acknowledger
+
+            self._acknowledger = Acknowledger(self._tell_directly, self._controller.dial)
         await self._acknowledger.acknowledge(run, stdout, stderr)
+
+    # Loaded at the first use: a command line that starts a run neither follows nor controls one.
+
+    @cached_property
+    def _controller(self) -> Controller:
+        from .controls import Controller
+
+        return Controller(self._lookup, self.wait, self._ask_directly)
+
+    @cached_property
+    def _newsroom(self) -> Newsroom:
+        from .follow import Newsroom
+
+        return Newsroom()
 
     # What an owner knows better.
 

@@ -7,21 +7,20 @@ import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from ..journal import listing, meta
 from ..journal.connection import Journal
-from ..journal.copying import copy_mark
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
 from ..process.failpoints import failpoint
 from ..process.locks import LockState, probe_lock
 from ..process.shortage import is_shortage
-from ..runlog.collected import CollectedLog
+from ..runlog.collected import CollectedLog, Mark
 from ..runlog.files import NotRegularError, fsync_dir
 from ..runlog.paths import SHARD_RUNS, RunPaths, has_runs, list_runs, list_shards, shard_of
 from ..runlog.reader import LogReader
 from .admission import key_id
-from .collected import compare_with_tombstones
 from .file_errors import not_regular
 from .hosting import short_of
 from .imported import next_serial
@@ -33,11 +32,13 @@ class Identity:
     """The directory's id and key, which every log header and digest refers to, and the serials to come.
 
     ``first_serial`` is the journal's; ``serials`` begin behind those of imported runs, too.
+    ``has_collected``: are there runs whose logs were collected?
     """
 
-    __slots__ = ("directory_id", "first_serial", "key", "key_id", "serials")
+    __slots__ = ("directory_id", "first_serial", "has_collected", "key", "key_id", "serials")
 
     def __init__(self, directory_id: str, key: bytes, first_serial: int, first_free: int = 1) -> None:
+        self.has_collected = False
         self.first_serial = first_serial
         self.serials = itertools.count(max(first_serial, first_free))
         self.directory_id = directory_id
@@ -101,15 +102,30 @@ async def _identify(place: StateDir, journal: Journal) -> Identity:
         await journal.write(lambda conn: meta.adopt(conn, identity.directory_id, identity.key_id))
     failpoint("open.adopted")
     await _compare_with_logs(place, journal, identity)
-    await compare_with_tombstones(place, journal, identity.directory_id)
+    await _compare_with_tombstones(place, journal, identity)
     return identity
+
+
+async def _compare_with_tombstones(place: StateDir, journal: Journal, identity: Identity) -> None:
+    """Costs next to nothing where ``collected.log`` ends as the journal remembers.
+
+    Raises ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``.
+    """
+    known = Mark.parse(await journal.read(partial(meta.get, key=meta.COLLECTED_LOG)))
+    identity.has_collected = known is not None
+    if not CollectedLog(place.runs).is_at(known):
+        from .collected import compare_with_tombstones  # with all that collects: most directories never did
+
+        identity.has_collected = True
+        await compare_with_tombstones(place, journal, identity.directory_id)
 
 
 async def _compare_with_logs(place: StateDir, journal: Journal, identity: Identity) -> None:
     """Every log of the newest shards must have a row: looks at no more than a shard's worth."""
     base = shard_of(identity.first_serial - 1)
     rows = await journal.read(lambda conn: listing.attempts_since(conn, _first_serial(base)))
-    mark = await journal.read(copy_mark)
+    copied = await journal.read(partial(meta.get, key=meta.COPIED))
+    original = None if copied is None else _original(copied)
     for shard in [name for name in list_shards(place.runs) if (len(name), name) >= (len(base), base)]:
         for run_id, attempt in list_runs(place.runs, shard).items():
             if rows.get(run_id, 0) < attempt:
@@ -117,8 +133,8 @@ async def _compare_with_logs(place: StateDir, journal: Journal, identity: Identi
                 if judge_stranger(paths, attempt, identity):
                     await journal.write(meta.overwrite_unannounced)  # or its row might come yet
                     sweep(paths, attempt)
-            elif mark is not None:
-                _check_not_of(mark.original, RunPaths(place.runs, shard, run_id), attempt)
+            elif original is not None:
+                _check_not_of(original, RunPaths(place.runs, shard, run_id), attempt)
 
 
 def judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> bool:
@@ -148,6 +164,12 @@ def sweep(paths: RunPaths, attempt: int) -> None:
     with suppress(OSError):
         os.unlink(paths.log(attempt))
     failpoint("open.swept")
+
+
+def _original(mark: str) -> str:
+    from ..journal.copying import CopyMark  # for the journal of a backup alone
+
+    return CopyMark.decode(mark).original
 
 
 def _check_not_of(original: str, paths: RunPaths, attempt: int) -> None:

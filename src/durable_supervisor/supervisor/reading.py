@@ -26,7 +26,7 @@ from ..reconcile.observe import PATIENCE, Place
 from ..reconcile.view import view
 from ..runlog.paths import RunPaths, find_run
 from ..runlog.reader import LogReader
-from .imported import Imports, is_imported
+from .imported import Imports, is_imported, paths_of
 from .live import with_live_figures
 from .state_dir import StateDir, owner_pid
 
@@ -106,6 +106,10 @@ class Reading:
         if live and seen.state in OPEN_STATES:
             return with_live_figures(seen, self.paths(row).log(row.attempt))
         return seen
+
+    def seen(self, row: RunRow, place: Place) -> RunView:
+        """An own run, whose row is known, as it is now."""
+        return view(row, place)
 
     def list(
         self,
@@ -225,7 +229,7 @@ class Reading:
         return owner_pid(self._place) is not None
 
     def paths(self, row: RunRow) -> RunPaths:
-        return row.paths if is_imported(row) else RunPaths(self._place.runs, row.shard, row.run_id)
+        return paths_of(row, self._place.runs)
 
     def evidence_place(self, row: RunRow | None = None) -> Place:
         """Where the reconciler's readers look.  A row that came from the logs cannot be foreign to them."""

@@ -11,14 +11,15 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..journal.listing import SlotRow
 from ..journal.rows import RunRow
-from ..model.answers import Capacity
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.states import RunState
+
+if TYPE_CHECKING:
+    from ..model.answers import Capacity
 
 DEFAULT_QUEUED_RUNS = 64  # each is a process that waits
 
@@ -28,21 +29,28 @@ _WHILE_ALIVE = frozenset({RunState.UNKNOWN, RunState.QUARANTINED})
 Key = tuple[str, str]  # owner and request id
 
 
-@dataclass(frozen=True, slots=True)
 class Bounds:
     """The most runs of each kind; None: as many as you like.  Raises ``INVALID_REQUEST``."""
 
-    max_concurrent_runs: int | None = None
-    max_runs_per_owner: int | None = None
-    max_queued_runs: int | None = DEFAULT_QUEUED_RUNS
+    __slots__ = ("max_concurrent_runs", "max_queued_runs", "max_runs_per_owner")
 
-    def __post_init__(self) -> None:
-        least = {"max_concurrent_runs": 1, "max_runs_per_owner": 1, "max_queued_runs": 0}
-        for name, lowest in least.items():
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if value is not None and not (whole and value >= lowest):
-                raise invalid(name, f"must be a whole number, {lowest} or more, or none")
+    def __init__(
+        self,
+        max_concurrent_runs: int | None = None,
+        max_runs_per_owner: int | None = None,
+        max_queued_runs: int | None = DEFAULT_QUEUED_RUNS,
+    ) -> None:
+        self.max_concurrent_runs = _bound("max_concurrent_runs", max_concurrent_runs, 1)
+        self.max_runs_per_owner = _bound("max_runs_per_owner", max_runs_per_owner, 1)
+        self.max_queued_runs = _bound("max_queued_runs", max_queued_runs, 0)
+
+
+def _bound(name: str, value: object, lowest: int) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+        raise invalid(name, f"must be a whole number, {lowest} or more, or none")
+    return value
 
 
 class Load(NamedTuple):
@@ -164,6 +172,8 @@ class Slots:
         )
 
     def capacity(self) -> Capacity:
+        from ..model.answers import Capacity  # no start pays for it
+
         with self._lock:
             bounds = self.bounds
             return Capacity(

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ..journal.rows import Admission, RunRow
-from ..model.answers import Run
 from ..model.errors import ErrorCode, SupervisorError
+from ..model.run import Run
 from ..model.states import JUDGED_STATES, OPEN_STATES, RunState
 from ..reconcile.loop import Reconciler
 from .admission import Prepared

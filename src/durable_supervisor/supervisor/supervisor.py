@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ..journal.connection import Journal
 from ..journal.listing import all_judged
 from ..journal.rows import RunRow
-from ..model.answers import Capacity, ReconcileReport, Run, ShutdownReport, StopReceipt
 from ..model.command import Command, Completion, Limits, check_timeout, completion_of
 from ..model.errors import ErrorCode
 from ..model.ids import new_id
@@ -19,8 +18,8 @@ from ..model.platform import check_platform
 from ..model.policy import Policy
 from ..model.progress import Tell, quiet
 from ..model.request import DEFAULT_OWNER, Lifetime, Queueing, StartRequest, lifetime_of
+from ..model.run import Run
 from ..model.states import OPEN_STATES, RunState
-from ..model.view import RunView
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..reconcile.loop import Reconciler
@@ -30,29 +29,28 @@ from .admission import Host, Prepared
 from .ahead import WorkerAhead
 from .dispatch import Dispatcher
 from .endings import Endings
-from .follow import WorkerEnd
-from .gc import Collector
 from .hosting import read_host
-from .importing import Importer
-from .leftovers import Leftovers
+from .housekeeping import Housekeeping
 from .links import WorkerLink
+from .loading import load_all
 from .logs import report
 from .observer import Observer
 from .opening import Identity, check_in_place, open_journal
 from .pending import Opening
 from .queue import Queue
 from .refusals import starts_nothing_more
-from .resolving import Resolver
 from .slots import DEFAULT_QUEUED_RUNS, Bounds, Slots
 from .starting import Starter
 from .state_dir import Ownership, StateDir
-from .stopping import mark_stopped, stop_all
 from .tasks import Tasks
 
 if TYPE_CHECKING:
+    from ..model.answers import Capacity, ReconcileReport, ShutdownReport, StopReceipt
     from ..model.capabilities import Capabilities
     from ..model.collecting import GcReport
     from ..model.importing import ImportReport
+    from ..model.view import RunView
+    from .follow import WorkerEnd
 
 OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
 
@@ -78,8 +76,7 @@ class Supervisor(Observer):
         self._ownership, self._admitting = ownership, True
         self._journal, self._commits = journal, journal.bell
         self._identity, self._clock = ident, clock
-        self._loop = asyncio.get_running_loop()
-        self._journal_inode = os.lstat(place.journal).st_ino
+        self._loop, self._journal_inode = asyncio.get_running_loop(), os.lstat(place.journal).st_ino
         self._evidence = Place(place.runs, ident.directory_id, boot_id())
         self._reconciler = Reconciler(
             journal,
@@ -91,20 +88,16 @@ class Supervisor(Observer):
             executor=self._lookup.threads,
             hurried=lambda: slots.scarce,
         )
-        self._slots = slots
-        self._tasks = Tasks()
+        self._slots, self._tasks = slots, Tasks()
         links: dict[str, WorkerLink] = {}
         self._endings = Endings(self._lookup, self._reconciler, links, self._tasks)
         self._dispatcher = Dispatcher(
             place, journal, ident, clock, self._lookup.blocking, self._endings.on_news, links, zygote, slots
         )
-        self._queue = Queue(self._slots, journal, self._reconciler, clock, self._controller.tell)
-        blocking, directory_id = self._lookup.blocking, ident.directory_id
-        self._starter = Starter(self._dispatcher, self._reconciler, self._queue, blocking, str(place.path))
-        self._collector = Collector(place, journal, directory_id, clock, blocking, self._tasks)
-        self._importer = Importer(place, journal, ident, clock, blocking, self._tasks)
-        self._leftovers = Leftovers(journal, directory_id, blocking)
-        self._resolver = Resolver(self._lookup, journal, self._reconciler, self._leftovers, clock)
+        self._queue = Queue(slots, journal, self._reconciler, clock, lambda *to: self._controller.tell(*to))
+        look = self._lookup
+        self._starter = Starter(self._dispatcher, self._reconciler, self._queue, look.blocking, place.path)
+        self._housekeeping = Housekeeping(place, journal, ident, clock, look, self._reconciler, self._tasks)
         self._background: asyncio.Task[None] | None = None
         self._closer: asyncio.Task[None] | None = None
 
@@ -158,12 +151,13 @@ class Supervisor(Observer):
             raise
         sup = cls(place, ownership, journal, ident, Clock(), zygote, Slots(bounds, boot_id(), serve_queue))
         try:
-            await sup._reconciler.pass_once()
+            if serve_queue:  # it stays
+                await sup._lookup.blocking(load_all)
+            judged = (await sup._reconciler.pass_once()).judged
             failpoint("open.judged")
             await sup._queue.load(place.runs, sup._lookup.blocking)
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
-            sweepers = (sup._leftovers, sup._collector, sup._importer)
-            for work in (sup._endings.adopt(journal), *(one.sweep() for one in sweepers)):
+            for work in (sup._endings.adopt(journal), *sup._housekeeping.sweeps(judged=judged)):
                 sup._tasks.spawn_unawaited(work)
         except BaseException:
             await sup.close()
@@ -217,17 +211,20 @@ class Supervisor(Observer):
 
         What could not be confirmed by then is named in the report, and goes on or not.
         """
+        from .stopping import stop_all
+
         check_timeout("timeout", timeout)
         self._lookup.check_open()
         self._admit_no_more()
         await self._queue.close()  # a slot that a stop frees is nobody's
         deadline = self._loop.time() + timeout
-        report = ShutdownReport([], [])
+        rows: list[RunRow] = []
         if stop_runs:
             await self._tasks.settle(timeout)  # a start under way becomes a run, to be stopped too
-            left = max(0.0, deadline - self._loop.time())
             rows = [row for row in await self._journal.read(all_judged) if row.state in OPEN_STATES]
-            report = await stop_all([row.run_id for row in rows], lambda run: self.stop(run, timeout=left))
+        left = max(0.0, deadline - self._loop.time())
+        report = await stop_all([row.run_id for row in rows], lambda run: self.stop(run, timeout=left))
+        if rows:
             await self._reconciler.pass_once()
         await self.close()
         return report
@@ -312,15 +309,17 @@ class Supervisor(Observer):
         """
         self._lookup.check_open()
         row = await self._lookup.own(run, ErrorCode.NOT_RESOLVABLE)
-        seen = await self._resolver.resolve(row.run_id, action, note, by_uid)
+        seen = await self._housekeeping.resolver.resolve(row.run_id, action, note, by_uid)
         self._account(await self._lookup.row(seen.id))  # with this word its slot is free
         return seen
 
     async def reconcile(self) -> ReconcileReport:
         """Judge every open and quarantined run from its evidence, now."""
+        from ..model.answers import ReconcileReport
+
         self._lookup.check_open()
         found = await self._reconciler.pass_once()
-        await self._leftovers.sweep()
+        await self._housekeeping.leftovers.sweep()
         return ReconcileReport(found.judged, {row.run_id: row.state.value for row in found.changed})
 
     async def gc(
@@ -340,7 +339,7 @@ class Supervisor(Observer):
         from ..model.collecting import Criteria  # no start pays for it
 
         asked = Criteria(older_than=older_than, keep=keep, max_bytes=max_bytes, label=label)
-        return await self._collector.gc(asked, apply, tell)
+        return await self._housekeeping.collector.gc(asked, apply, tell)
 
     async def import_(self, bundle: str | os.PathLike[str], *, by_uid: int | None = None) -> ImportReport:
         """Take the run in a bundle (a file) in, to be read here as the run of another directory.
@@ -348,12 +347,14 @@ class Supervisor(Observer):
         ``by_uid``: as in `resolve`.  Raises ``INVALID_REQUEST``, ``IMPORT_CONFLICT``, ``NO_SPACE``, ``BUSY``.
         """
         self._lookup.check_open()
-        return await self._importer.import_(bundle, os.getuid() if by_uid is None else by_uid)
+        return await self._housekeeping.importer.import_(bundle, os.getuid() if by_uid is None else by_uid)
 
     async def stop(
         self, run: str, *, grace: float | None = None, timeout: float | None = None
     ) -> StopReceipt:
         """As `Observer.stop`; besides, a run that never started will not be retried."""
+        from .stopping import mark_stopped
+
         row = await self._lookup.own(run)
         await mark_stopped(row, self._lookup, self._journal, self._clock)
         receipt = await super().stop(row.run_id, grace=grace, timeout=timeout)
@@ -395,6 +396,5 @@ class Supervisor(Observer):
 
     def _admit_no_more(self) -> None:
         self._admitting = False
-        self._collector.leave()
-        self._importer.leave()
+        self._housekeeping.leave()
         self._endings.leave()

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ..model.identity import ProcessIdentity
+from ..model.identity import ProcessIdentity, identity_of
 from ..model.states import OPEN_STATES, RunState
-from ..model.view import RunView
 from ..process.identity import Liveness, probe
-from .follow import identity
 from .links import ExitWatch
+
+if TYPE_CHECKING:
+    from ..model.view import RunView
 
 LOOK_AGAIN_SECONDS = 15.0
 _SOON = 1.0
@@ -71,7 +73,7 @@ class Watches:
 def awaited_process(seen: RunView) -> ProcessIdentity | None:
     """The process whose end would be news about this run; None when there is none to wait for."""
     if seen.state in OPEN_STATES:
-        return identity(seen.worker)
+        return identity_of(seen.worker)
     if seen.state is RunState.QUARANTINED:
         for one in remains(seen):
             if probe(one) is not Liveness.GONE:
@@ -83,5 +85,5 @@ def remains(seen: RunView) -> list[ProcessIdentity]:
     """Processes that the log names as the run's own, apart from its worker."""
     survivors = (seen.receipt or {}).get("survivors")
     named = [seen.program, *(survivors if isinstance(survivors, list) else [])]
-    found = [identity(form) for form in named if isinstance(form, dict)]
+    found = [identity_of(form) for form in named if isinstance(form, dict)]
     return [one for one in found if one is not None]

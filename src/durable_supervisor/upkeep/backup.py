@@ -186,7 +186,7 @@ class _Backup:
             await journal.write(partial(collecting.swept, serials=[row.serial for row in rows]))
         _, collected = await journal.read(copying.counts)
         if collected:
-            await journal.write(partial(meta.put, key=collecting.MARK, value=_OF_NO_FILE))
+            await journal.write(partial(meta.put, key=meta.COLLECTED_LOG, value=_OF_NO_FILE))
             await compare_with_tombstones(self._copy, journal, self._directory_id)
 
     async def _sync(self) -> dict[str, manifest.Digest]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Command, Limits, RunState, Supervisor
-from durable_supervisor.model.answers import Run
+from durable_supervisor.model.run import Run
 from durable_supervisor.process.tree import children_of
 from tests.lab.forms import FULL
 from tests.lab.load.figures import MIB, descriptors, figures, on_disk, proportional

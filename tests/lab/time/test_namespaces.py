@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import ErrorCode, Observer, RunState, RunView, Supervisor
+from durable_supervisor.model.identity import identity_of
 from durable_supervisor.process.identity import Liveness, probe
-from durable_supervisor.supervisor.follow import identity
 from tests.contract.hosts import HostScript, refused
 from tests.lab.time.test_clocks import HOST, PATIENCE, check_next_owner, printed
 from tests.support import eventually, eventually_async, running
@@ -52,7 +52,7 @@ def _possible() -> None:
 def check_elsewhere(seen: RunView) -> None:
     """Its identities are of another time namespace, and say so."""
     for form in (seen.worker, seen.program):
-        one = identity(form)
+        one = identity_of(form)
         assert one is not None
         assert one.time_ns != os.readlink("/proc/self/ns/time")
         assert probe(one) is Liveness.UNPROVABLE

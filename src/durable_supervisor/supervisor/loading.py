@@ -1,0 +1,20 @@
+"""What an owner that stays loads when it opens, and one that is only passing where it needs it.
+
+A command line that starts a run and is gone would spend a tenth of its time on these.  Who stays has them at
+hand: no stop may depend on a descriptor that is left to read a module with, and none may meet the files of
+another version, which was installed meanwhile.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+_VERBS: Final = ("acknowledging", "attach", "controls", "follow", "reading", "resolving", "stopping")
+_HOUSEKEEPING: Final = ("gc", "importing", "leftovers")
+
+
+def load_all() -> None:
+    """Blocking; at once where it was done before."""
+    for name in (*_VERBS, *_HOUSEKEEPING):
+        importlib.import_module(f".{name}", __package__)
