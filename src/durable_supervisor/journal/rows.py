@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from ..model.compact import compact_encoder
 from ..model.errors import Phase
 from ..model.outcome import Outcome
 from ..model.states import RunState
@@ -15,13 +16,7 @@ from .errors import corrupt
 
 Document = dict[str, Any]  # a JSON object
 
-
-_encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
-
-
-def encode(value: object) -> str:
-    """ASCII JSON: a lone surrogate (an undecodable byte of argv or a path) becomes ``\\udcXX``."""
-    return _encode(value)
+encode = compact_encoder(allow_nan=False)  # as every JSON column has it
 
 
 def encode_optional(value: object | None) -> str | None:

@@ -8,17 +8,15 @@ of it: a program upgraded behind the same name is still the same request.
 from __future__ import annotations
 
 import hmac
-import json
 from collections.abc import Mapping
 
 from .command import STDIN_OPEN
+from .compact import compact_encoder
 from .request import Lifetime, StartRequest
 
 FIELDS = ("argv", "cwd", "env", "inherit_env", "stdin", "limits", "completion", "pty", "policy", "lifetime")
 
-
-# Made once: json.dumps makes another encoder for each call.
-_canonical = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode
+_canonical = compact_encoder(sort_keys=True)
 
 
 def request_digests(request: StartRequest, cwd: str, key: bytes) -> dict[str, str]:

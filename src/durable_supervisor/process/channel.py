@@ -11,13 +11,14 @@ import json
 import socket
 import struct
 
+from ..model.compact import compact_encoder
+
 _PREFIX = struct.Struct("<II")
 _CHUNK = 64 * 1024
 MAX_JSON = 64 * 1024 * 1024
 MAX_BLOB = 1 << 30
 
-
-_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+_encode = compact_encoder()
 
 
 class FrameError(Exception):

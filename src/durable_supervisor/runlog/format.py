@@ -19,6 +19,8 @@ import json
 from struct import Struct, error
 from zlib import crc32
 
+from ..model.compact import compact_encoder
+
 FORMAT = 1
 SEGMENT_MAGIC = b"DSVLOG\r\n"
 RECORD_MAGIC = b"\xabDR\x1e"
@@ -40,7 +42,7 @@ HEADER_SIZE = _SEGMENT.size
 RECORD_SIZE = RECORD.size
 _HEAD_SIZE = _RECORD_HEAD.size
 
-_encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_encode = compact_encoder(allow_nan=False)
 
 
 def _no_number(word: str) -> None:
@@ -199,7 +201,7 @@ def body_holds(salt: int, body_crc: int, meta: bytes, data: bytes) -> bool:
 
 def encode_json(form: dict[str, object]) -> bytes:
     """Compact JSON.  ASCII, so lone surrogates (bytes of argv that are not UTF-8) survive."""
-    return _encoder.encode(form).encode("ascii")
+    return _encode(form).encode("ascii")
 
 
 def decode_json(text: bytes) -> dict[str, object] | None:
