@@ -203,6 +203,18 @@ async def test_it_has_a_place_in_the_list(state_dir: Path, theirs: Theirs) -> No
         assert (await sup.list(states=[RunState.RUNNING])).runs == []
 
 
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"state": ["finished"], "labels": 3}', "{"])
+async def test_a_filter_passes_over_one_that_is_damaged(state_dir: Path, theirs: Theirs, text: str) -> None:
+    async with Supervisor.open(state_dir) as sup:
+        mine = await finished(sup, "mine")
+        await sup.import_(theirs.bundle)
+    (document,) = state_dir.glob("imported/*/run.json")
+    document.write_text(text)
+    async with Observer.open(state_dir) as reading:
+        assert [view.id for view in (await reading.list(states=[RunState.FINISHED])).runs] == [mine.id]
+        assert (await reading.list(label=("team", "theirs"))).runs == []
+
+
 async def test_a_lost_journal_leaves_it_what_it_was(state_dir: Path, theirs: Theirs) -> None:
     async with Supervisor.open(state_dir) as sup:
         mine = await finished(sup, "mine")

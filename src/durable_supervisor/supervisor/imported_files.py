@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -61,6 +62,21 @@ def load(home: Home) -> ImportedRow:
     return ImportedRow(
         **{**told, "serial": home.serial, "state": view.state}, home=home, view=view, size=size
     )
+
+
+def glance(home: Home) -> tuple[str, Mapping[str, object]]:
+    """Its state and its labels, as its file has them: no more than a reason to `load` it, or not to.
+
+    The files were judged when they came.  One that cannot be read has neither.
+    """
+    try:
+        fd, _ = open_regular(home.file(RUN))
+        with open(fd, "rb") as file:
+            form = json.loads(file.read(MAX_DOCUMENT))
+        state, labels = form["state"], form["labels"]
+        return str(state), labels if isinstance(labels, dict) else {}
+    except (*_BAD, OSError, RecursionError):
+        return "", {}
 
 
 def mark_of(form: dict[str, Any]) -> ImportMark:

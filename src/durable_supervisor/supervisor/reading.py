@@ -26,7 +26,7 @@ from ..reconcile.observe import PATIENCE, Place
 from ..reconcile.view import view
 from ..runlog.paths import RunPaths, find_run
 from ..runlog.reader import LogReader
-from .imported import Imports, is_imported, paths_of
+from .imported import Chosen, Imports, is_imported, paths_of
 from .live import with_live_figures
 from .state_dir import StateDir, owner_pid
 
@@ -128,7 +128,7 @@ class Reading:
         query = partial(listing.list_runs, limit=limit + 1, label=label, owner=owner, collected=collected)
         views = self._views(query, limit + 1, before, wanted)
         if owner is None:
-            imported = self._imports.newest(before, limit + 1, lambda seen: _fits(seen, wanted, label))
+            imported = self._imports.newest(before, limit + 1, Chosen(wanted, label))
             views = sorted([*views, *imported], key=lambda seen: seen.serial, reverse=True)
         return ListPage(views[:limit], views[limit - 1].serial if len(views) > limit else None)
 
@@ -298,12 +298,6 @@ class Reading:
         if row is not None:
             self._from_logs.add(run_id)
         return row
-
-
-def _fits(seen: RunView, states: frozenset[RunState] | None, label: tuple[str, str] | None) -> bool:
-    return (states is None or seen.state in states) and (
-        label is None or seen.labels.get(label[0]) == label[1]
-    )
 
 
 def _is_ending(run_id: str) -> SupervisorError:
