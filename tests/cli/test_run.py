@@ -113,23 +113,84 @@ def test_the_run_survives_the_commands_death(cli: Cli, tmp_path: Path) -> None:
     assert cli.ok("logs", run_id).stdout == "begun\nwent on\n"
 
 
-def test_a_closed_pipe_is_quiet_and_the_run_goes_on(cli: Cli) -> None:
-    process = cli.popen(
-        "run", "--", "sh", "-c", "while :; do echo line || exit 9; sleep 0.02; done",
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+TALKER = ("--", "sh", "-c", "while :; do echo line || exit 9; sleep 0.02; done")
+
+
+def said_after_one_line(cli: Cli, *options: str) -> str:
+    """What ``run`` says on stderr once nobody reads its output any more."""
+    process = cli.popen("run", *options, *TALKER, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
     assert process.wait(timeout=30) == 141
     with process.stderr as errors:
-        said = errors.read().decode()
-    assert "goes on" in said
-    assert "Traceback" not in said
-    run_id = cli.ok("list", "--json").document["runs"][0]["run_id"]
-    assert cli.inspect(run_id)["state"] == "running"
-    cli.ok("stop", run_id, "--grace", "1")
+        return errors.read().decode()
+
+
+@pytest.mark.parametrize("options", [(), ("-q",)])
+def test_a_run_goes_on_without_a_reader_and_it_is_said_how_to_end_it(
+    cli: Cli, options: tuple[str, ...]
+) -> None:
+    said = said_after_one_line(cli, *options)
+    run_id = _only_run(cli)
+    assert f"run {run_id} goes on ('dsup attach {run_id}' comes back to it, 'dsup stop {run_id}'" in said
+    assert said.count("\n") == 1
+    assert cli.inspect(str(run_id))["state"] == "running"
+    cli.ok("stop", str(run_id), "--grace", "1")
+
+
+def test_a_run_of_this_commands_lifetime_ends_with_its_reader(cli: Cli) -> None:
+    said = said_after_one_line(cli, "--lifetime", "scope")
+    run_id = str(_only_run(cli))
+    assert said == f"the reader of the output is gone; run {run_id} is stopped\n"
+    assert cli("wait", run_id).code == 143
+    assert cli.inspect(run_id)["receipt"]["stop"]["reason"] == "host_gone"
+
+
+def test_a_run_of_this_commands_lifetime_ends_when_it_is_killed(cli: Cli) -> None:
+    process = cli.popen("run", "--lifetime", "scope", *TALKER, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout as output:
+        assert output.readline() == b"line\n"
+        process.kill()
+        process.wait(timeout=30)
+    run_id = str(_only_run(cli))
+    assert cli("wait", run_id).code == 143
+    assert cli.inspect(run_id)["outcome"]["kind"] == "cancelled"
+
+
+def test_a_program_with_a_window_waits_for_who_reads(cli: Cli, tmp_path: Path) -> None:
+    """More than is kept without a window (``--max-output``), and still the reader gets it all."""
+    counter, size = tmp_path / "counter", 1 << 20
+    script = f"i=0; while [ $i -lt 256 ]; do head -c 4096 /dev/zero; i=$((i+1)); echo $i > {counter}; done"
+    process = cli.popen(
+        "run", "--lifetime", "scope", "--window", "64K", "--max-output", "512K", "--", "sh", "-c", script,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    with process.stdout as output:
+        # Two pipes, ours and the program's, and the window: there it stands, with nobody reading.
+        eventually(lambda: counter.exists() and int(counter.read_text() or 0) >= 16)
+        assert len(output.read()) == size
+    assert process.wait(timeout=30) == 0
+    assert cli.inspect(str(_only_run(cli)))["receipt"]["output"]["stdout"]["bytes"] == size
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--lifetime", "session"], "--lifetime: must be 'detached' or 'scope'"),
+        (["--window", "64K"], "--window: needs lifetime 'scope' (give --lifetime scope, too)"),
+        (["--lifetime", "scope", "--window", "12"], "--window: must be a whole number of bytes from 4096"),
+        (["--lifetime", "scope", "--window", "64K", "--pty"], "--window: needs pipes"),
+    ],
+)
+def test_lifetimes_and_windows_that_are_none(cli: Cli, options: list[str], told: str) -> None:
+    refused = cli("run", *options, "--", "true")
+    assert refused.code == 2
+    assert_one_error_line(refused, "INVALID_REQUEST")
+    assert told in refused.stderr
 
 
 def test_a_reader_that_does_not_read_cannot_hold_up_ctrl_c(cli: Cli) -> None:

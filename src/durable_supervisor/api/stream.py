@@ -9,15 +9,15 @@ from typing import Final, Self, Unpack
 
 from ..model.command import STDIN_OPEN, Command
 from ..model.errors import invalid
-from ..model.events import Event, Kind
+from ..model.events import Event
 from ..model.result import RunResult
-from ..runlog.drops import dropped_sizes
 from .asked import CALL_LIMITS, Asked, Input, Options, ask
 from .ending import events_of
 from .held import Held
 from .lines import Line, Lines
 from .verbs import Verbs
 from .whose import verbs_of
+from .window import Taken
 
 WINDOW_BYTES: Final = 256 * 1024
 
@@ -65,7 +65,7 @@ class Stream:
         self._capture = capture
         self._entered: Held | None = None
         self._cursor = 0
-        self._window = _Window(asked.window)
+        self._taken = Taken(asked.window)
 
     async def __aenter__(self) -> Self:
         if self._entered is not None:
@@ -98,7 +98,13 @@ class Stream:
             async for event in events:
                 self._cursor = event.seq
                 yield event
-                await self._window.consumed(held, event)  # with the next one asked for, this one is done with
+                # With the next one asked for, this one is done with.
+                counts = self._taken.due(event)
+                if counts is not None and held.run_id is not None:
+                    # Of a run that is over it is no failure. One that cannot be told must not be waited for
+                    # in silence.
+                    await held.verbs.acknowledge(held.run_id, **counts)
+                    self._taken.told(counts)
 
     async def lines(self) -> AsyncGenerator[Line, None]:
         """The output as lines; one of more than 64 KiB comes in pieces, so memory stays bounded."""
@@ -126,27 +132,3 @@ class Stream:
         if self._entered is None:
             raise invalid("stream", "has not been entered", "async with stream(command) as events")
         return self._entered
-
-
-class _Window:
-    """Tells the worker how far the output has been taken, at every quarter of the window."""
-
-    def __init__(self, size: int | None) -> None:
-        self._size = size
-        self._taken = {"stdout": 0, "stderr": 0}
-        self._told = dict(self._taken)
-
-    async def consumed(self, held: Held, event: Event) -> None:
-        if self._size is None or held.run_id is None:
-            return
-        if event.kind == Kind.OUTPUT:
-            self._taken[event.stream or "stdout"] = (event.offset or 0) + len(event.data)
-        elif event.kind == Kind.OUTPUT_DROPPED:
-            for name, size in zip(self._taken, dropped_sizes(event.detail), strict=True):
-                self._taken[name] += size
-        if all(self._taken[name] - self._told[name] < self._size // 4 for name in self._taken):
-            return
-        taken = dict(self._taken)
-        # Of a run that is over it is no failure. One that cannot be told must not be waited for in silence.
-        await held.verbs.acknowledge(held.run_id, **taken)
-        self._told = taken

@@ -18,6 +18,8 @@ OPTIONS: Final = {
     "labels": "--label",
     "completion": "--completion",
     "priority": "--priority",
+    "lifetime": "--lifetime",
+    "window": "--window",
     "pty.columns": "--size",
     "pty.rows": "--size",
     "size": "--size",
@@ -65,6 +67,7 @@ OPTIONS: Final = {
 # Hints to who writes Python, in words of the command line.
 HINTS: Final = {
     "give grants, or []": "give --grant",
+    "who acknowledges and who is waited for are one": "give --lifetime scope, too",
     "Terminal(columns=120, rows=40)": "--size 120x40",
 }
 _SIZES: Final = ("--max-output", "--max-stdin", "--memory", "--file-size", "--max-size")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from durable_supervisor.model.command import Command, Completion, Limits, OnLimit
 from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.ids import new_id
-from durable_supervisor.model.request import StartRequest
+from durable_supervisor.model.request import Lifetime, StartRequest
 from durable_supervisor.model.secrets import secret_values
 from durable_supervisor.model.tokens import redact
 
@@ -112,6 +112,23 @@ CompletionOption = Annotated[
         complete=one_of(*Completion),
     ),
 ]
+LifetimeOption = Annotated[
+    str | None,
+    Option(
+        "--lifetime",
+        metavar="|".join(Lifetime),
+        help="scope: it is stopped when this command ends, also by a kill -9 [default: detached].",
+        complete=one_of(*Lifetime),
+    ),
+]
+Window = Annotated[
+    str | None,
+    Option(
+        "--window",
+        metavar="SIZE",
+        help="With --lifetime scope: the program waits once so much of its output is not read, such as 256K.",
+    ),
+]
 Label = Annotated[
     list[str] | None, Option("--label", "-l", metavar="NAME=VALUE", help="A label; may be repeated.")
 ]
@@ -145,6 +162,7 @@ def ask(words: Mapping[str, Any]) -> StartRequest:
         completion=completion,
         labels=parse.pairs("label", words["label"] or ()),
         policy=confined.policy(words),
+        lifetime=words.get("lifetime") or Lifetime.DETACHED,
     )
 
 

@@ -7,11 +7,13 @@ import os
 import signal as signals
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from durable_supervisor.model.errors import ErrorCode, SupervisorError
+from durable_supervisor.api.window import Taken
+from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
 from durable_supervisor.model.outcome import OutcomeKind
+from durable_supervisor.model.request import Lifetime, check_window
 from durable_supervisor.model.states import RunState
 
-from . import confined, describe, exit_codes, out, request, terminal
+from . import confined, describe, exit_codes, out, parse, request, terminal
 from .declared import Option
 from .errors import print_error
 from .interactive import Left
@@ -79,6 +81,8 @@ def run(
     completion: request.CompletionOption = None,
     queue: request.Queue = False,
     priority: request.Priority = "0",
+    lifetime: request.LifetimeOption = None,
+    window: request.Window = None,
     label: request.Label = None,
     raw: Raw = False,
     quiet: Quiet = False,
@@ -89,7 +93,8 @@ def run(
     """Run a program in the foreground: its output, its exit code.
 
     Ctrl-C stops its whole tree gracefully, a second one kills it, a third leaves
-    without waiting. If this command dies the program goes on: 'attach' finds it.
+    without waiting. If this command dies, or who reads its output leaves, the program
+    goes on, and 'attach' finds it; with --lifetime scope it is stopped instead.
     With --pty, at a terminal, every key is the program's, Ctrl-C too; ctrl-] d
     leaves it running. What ended the program other than itself is said on stderr.
     With --json nothing is shown but the final inspect document.
@@ -97,56 +102,93 @@ def run(
     \b
     Example:
       dsup run --timeout 10m -- make test
+      dsup run --lifetime scope -- tail -f /var/log/syslog | grep -m1 error
     """
     shared = settings(call, json, state_dir, socket)
     asked, turn = request.ask(call.params), request.turn(call.params)
-    remarks = _Remarks(shared.json, quiet)
-    return drive(_run(shared, asked, turn, Printer(escape=terminals(raw=raw)), remarks))
+    wanted = _Wanted(asked, turn, _checked_window(window, asked, shared))
+    return drive(_run(shared, wanted, Printer(escape=terminals(raw=raw)), _Remarks(shared.json, quiet)))
 
 
-async def _run(
-    shared: Settings, asked: StartRequest, turn: request.Turn, printer: Printer, remarks: _Remarks
-) -> int:
+class _Wanted(NamedTuple):
+    """What is to be started, and how."""
+
+    asked: StartRequest
+    turn: request.Turn
+    window: int | None  # bytes that the program may be ahead of our reader
+
+    @property
+    def scoped(self) -> bool:
+        """Does it end with us?"""
+        return self.asked.lifetime is Lifetime.SCOPE
+
+
+def _checked_window(word: str | None, asked: StartRequest, shared: Settings) -> int | None:
+    """Raises INVALID_REQUEST; so for a run of which nobody here would read on."""
+    if word is None:
+        return None
+    if shared.json or asked.command.pty is not None:
+        raise invalid("window", "needs pipes whose output is shown", "leave out --json and --pty")
+    return check_window(parse.size("window", word), asked.lifetime)
+
+
+async def _run(shared: Settings, wanted: _Wanted, printer: Printer, remarks: _Remarks) -> int:
     presses: asyncio.Queue[None] = asyncio.Queue()
     # Before the start: a Ctrl-C in the middle of it must stop the run, not lose sight of it.
     asyncio.get_running_loop().add_signal_handler(signals.SIGINT, presses.put_nowait, None)
-    run_id = await _begin(shared, asked, turn)
+    run_id = await _begin(shared, wanted)
     remarks.say(f"run {run_id}")
     async with observing(shared) as observer:
-        if asked.command.pty is not None and terminal.is_interactive() and not shared.json:
-            return await _sit_at(observer, run_id, printer, remarks)
+        if wanted.asked.command.pty is not None and terminal.is_interactive() and not shared.json:
+            return await _sit_at(observer, run_id, wanted, printer, remarks)
         watcher = asyncio.create_task(_stop_on_press(observer, run_id, presses))
         try:
-            return await _watch(observer, run_id, printer, remarks)
+            return await _watch(observer, run_id, wanted, printer, remarks)
         finally:
             watcher.cancel()
 
 
-async def _sit_at(observer: Reading, run_id: str, printer: Printer, remarks: _Remarks) -> int:
+async def _sit_at(
+    observer: Reading, run_id: str, wanted: _Wanted, printer: Printer, remarks: _Remarks
+) -> int:
     """The program has a terminal, and a person sits at ours: every key is for the program."""
     async with observer.attach(run_id) as attached:
         left = await hold(attached, Program(terminal=True, stdin=True, head=0), Manner(), printer.show)
     if left is Left.ENDED:
         return await _result(observer, run_id, printer, remarks)
-    return farewell(left, run_id, attached.cursor)
+    return farewell(left, run_id, attached.cursor, goes_on=not wanted.scoped)
 
 
-async def _begin(shared: Settings, asked: StartRequest, turn: request.Turn) -> str:
+async def _begin(shared: Settings, wanted: _Wanted) -> str:
     """Own the state directory only while starting, so that two `run`s work side by side."""
     async with owning(shared, starting=True) as owner:
-        return (await hand_over(owner, asked, turn)).id
+        return (await hand_over(owner, wanted.asked, wanted.turn, wanted.window)).id
 
 
-async def _watch(observer: Reading, run_id: str, printer: Printer, remarks: _Remarks) -> int:
+async def _watch(observer: Reading, run_id: str, wanted: _Wanted, printer: Printer, remarks: _Remarks) -> int:
     if not remarks.json:
+        taken = Taken(wanted.window)
         try:
             async for event in observer.follow(run_id):
                 await printer.show(event)
+                if counts := taken.due(event):
+                    await observer.acknowledge(run_id, **counts)
+                    taken.told(counts)
             await printer.finish()
         except BrokenPipeError:
-            out.note(f"the reader of the output is gone; run {run_id} goes on")
+            _tell_whoever_reads_stderr(run_id, stopped=wanted.scoped)
             raise
     return await _result(observer, run_id, printer, remarks)
+
+
+def _tell_whoever_reads_stderr(run_id: str, *, stopped: bool) -> None:
+    """Also to a script, also with -q: a run that goes on unseen must not go on unsaid.
+
+    It does go on, other than a program in a pipeline of the shell: who quits a pager has not asked for
+    the end of a build.
+    """
+    again = f"goes on ('dsup attach {run_id}' comes back to it, 'dsup stop {run_id}' ends it)"
+    out.note(f"the reader of the output is gone; run {run_id} {'is stopped' if stopped else again}")
 
 
 async def _result(observer: Reading, run_id: str, printer: Printer, remarks: _Remarks) -> int:

@@ -100,7 +100,7 @@ async def _known_of(run: Run, owner: Owner) -> Mapping[str, object]:
     return (await owner.ask(lambda verbs: verbs.inspect(run.id))).to_dict()
 
 
-async def hand_over(owner: Owner, asked: StartRequest, turn: request.Turn) -> Run:
+async def hand_over(owner: Owner, asked: StartRequest, turn: request.Turn, window: int | None = None) -> Run:
     """Ask for the start of what the options said."""
     return await owner.ask(
         lambda verbs: verbs.start(
@@ -112,6 +112,8 @@ async def hand_over(owner: Owner, asked: StartRequest, turn: request.Turn) -> Ru
             policy=asked.policy,
             queue=turn.queue,
             priority=turn.priority,
+            lifetime=asked.lifetime,
+            window=window,
         )
     )
 

@@ -97,10 +97,11 @@ async def _hold_raw(attached: Attached, manner: Manner, view: RawView, before: S
         return await talk.hold(view.show, before)
 
 
-def farewell(left: Left, run: str, cursor: int, *, quiet: bool = False) -> int:
+def farewell(left: Left, run: str, cursor: int, *, quiet: bool = False, goes_on: bool = True) -> int:
     """A last word to who leaves, and the exit code."""
     if left is Left.DETACHED and not quiet:
-        out.note(f"detached after event {cursor}; the run goes on ('dsup attach {run}' comes back)")
+        fate = f"goes on ('dsup attach {run}' comes back)" if goes_on else "is stopped"
+        out.note(f"detached after event {cursor}; the run {fate}")
     return exit_codes.TERMINATED if left is Left.TERMINATED else exit_codes.OK
 
 
