@@ -117,6 +117,19 @@ def _namespace(kind: str) -> str:
     return _namespaces[kind]
 
 
+def sees_own_processes() -> bool:
+    """Does /proc show our own pid namespace, with the numbers that processes have for us?
+
+    Where that of an outer namespace is still mounted, another process is found under each of our numbers: who
+    was looked up by a pid there is not who a signal to that pid reaches.  Raises OSError.
+    """
+    with open("/proc/self/status", "rb") as file:
+        for line in file:
+            if line.startswith(b"NSpid:"):  # our number in that namespace, and in each one below it
+                return len(line.split()) == 2
+    return True  # a kernel without these namespaces
+
+
 def warm() -> None:
     """Read now what stays the same, so that processes forked from this one need not."""
     self_identity()

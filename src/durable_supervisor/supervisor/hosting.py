@@ -8,6 +8,8 @@ from functools import cache
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.identity import ProcessIdentity
 from ..process.caller import outer_run, own_directory, read_umask
+from ..process.clock import boot_id
+from ..process.identity import sees_own_processes
 from ..process.pidfd import identify
 from ..process.shortage import is_shortage
 from .admission import Host
@@ -35,6 +37,25 @@ def short_of(error: OSError, phase: Phase) -> SupervisorError:
         phase=phase,
         retryable=True,
         hint="close some descriptors, or raise the limit (ulimit -n)",
+    )
+
+
+def check_proc() -> None:
+    """Raises ``UNSUPPORTED_PLATFORM`` where /proc cannot prove who a process is; ``BUSY``."""
+    try:
+        boot_id()
+        if sees_own_processes():
+            return
+        problem = "it is of another pid namespace"
+    except OSError as error:
+        if is_shortage(error):
+            raise short_of(error, Phase.OPEN) from error
+        problem = f"{error.filename}: {error.strerror}"
+    raise SupervisorError(
+        ErrorCode.UNSUPPORTED_PLATFORM,
+        f"/proc cannot prove who a process is: {problem}",
+        phase=Phase.OPEN,
+        hint="mount it in this process's own namespaces: mount -t proc proc /proc (in a unit: ProcSubset=all)",
     )
 
 

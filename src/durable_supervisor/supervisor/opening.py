@@ -22,7 +22,7 @@ from ..runlog.paths import SHARD_RUNS, RunPaths, has_runs, list_runs, list_shard
 from ..runlog.reader import LogReader
 from .admission import key_id
 from .file_errors import not_regular
-from .hosting import short_of
+from .hosting import check_proc, short_of
 from .imported import next_serial
 from .refusals import RECOVER_HINT, needs_recovery
 from .state_dir import StateDir, load_key, unusable
@@ -51,8 +51,10 @@ async def open_journal(place: StateDir) -> tuple[Journal, Identity]:
 
     Raises ``JOURNAL_MISSING``, ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``, ``JOURNAL_NEWER``,
     ``JOURNAL_CORRUPT``: reading works all the same, starting must wait for `recover`.
-    ``STATE_DIR_REFUSED`` where a folder of logs cannot be looked into.
+    ``STATE_DIR_REFUSED`` where a folder of logs cannot be looked into, ``UNSUPPORTED_PLATFORM`` without
+    a /proc of our own.
     """
+    check_proc()
     with refusing_unreadable(place):
         return await _open_journal(place)
 
