@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -166,7 +165,7 @@ def test_rows_are_made_anew_from_their_tombstones(
     # When it ended is known; when it was last touched (by a stop, say) is not.
     ended = runs.attempts(with_loss, row.serial)[-1].ended_ns
     assert ended == runs.attempts(conn, row.serial)[-1].ended_ns == 20
-    assert replace(get(with_loss, row), updated_ns=0) == replace(get(conn, row), updated_ns=0)
+    assert get(with_loss, row)._replace(updated_ns=0) == get(conn, row)._replace(updated_ns=0)
     again = runs.admit(with_loss, intent(9, request_id=row.request_id))
     assert (again.kind, again.row.run_id) == ("existing", row.run_id)
     with_loss.close()

@@ -280,7 +280,7 @@ async def test_damage_in_a_settled_log_is_log_health(bench: Bench) -> None:
     assert health["status"] == "damaged"
     now = await bench.reconciler.judge(row.run_id)
     assert now.log_health == health
-    assert replace(now, log_health=None, updated_ns=0) == replace(settled, log_health=None, updated_ns=0)
+    assert now._replace(log_health=None, updated_ns=0) == settled._replace(log_health=None, updated_ns=0)
 
 
 async def test_damage_in_an_early_segment_is_found(bench: Bench) -> None:

@@ -65,7 +65,7 @@ def row_of(form: dict[str, Any]) -> RunRow:
     row = form.get("run")
     if not isinstance(row, dict) or not is_row_form(row):
         raise FormatError(f"{JOURNAL} does not say what it should")
-    known = {name: row[name] for name in RunRow.__dataclass_fields__ if name in row}
+    known = {name: row[name] for name in RunRow._fields if name in row}
     try:
         return RunRow(**{**known, "state": RunState(row["state"])})
     except (TypeError, ValueError):

@@ -8,7 +8,6 @@ transaction at one UPDATE each.
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from typing import TypedDict, Unpack
 
 from ..model.outcome import Outcome
@@ -79,8 +78,7 @@ def _moved(row: RunRow, cell: RunState, now_ns: int, facts: Facts) -> RunRow:
     outcome, evidence = facts.get("outcome"), facts.get("evidence")
     if evidence is None and cell is not RunState.FINISHED:
         evidence = row.evidence
-    return replace(
-        row,
+    return row._replace(
         state=cell,
         updated_ns=now_ns,
         reason=facts.get("reason"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from ..model.answers import FeedEntry, feed_entry
 from ..model.events import iso_time
@@ -32,7 +32,7 @@ class History:
         """The journal-rows document."""
         return {
             "schema": schema_name("journal-rows"),
-            "run": {**asdict(self.row), "state": self.row.state.value},
+            "run": {**self.row._asdict(), "state": self.row.state.value},
             "attempts": [attempt._asdict() for attempt in self.attempts],
             "feed": [feed_entry(change) for change in self.changes],
             "resolutions": [

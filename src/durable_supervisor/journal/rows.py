@@ -43,8 +43,7 @@ def decode(text: str) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
+class RunRow(NamedTuple):
     """One row of ``runs``.  Times are Unix nanoseconds.
 
     From ``updated_ns`` on the fields are facts of the current attempt.  ``argv``
@@ -115,7 +114,7 @@ _JSON_COLUMNS = frozenset({
     "argv", "cwd", "env_names", "labels", "limits", "digests", "worker", "program", "outcome", "receipt",
     "evidence", "resolution", "log_health",
 })  # fmt: skip
-_FIELDS = tuple(RunRow.__dataclass_fields__)
+_FIELDS = RunRow._fields
 
 
 def run_row(row: sqlite3.Row) -> RunRow:

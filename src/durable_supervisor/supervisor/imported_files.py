@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import Any
 
 from ..bundle.archive import MAX_DOCUMENT
@@ -27,7 +27,6 @@ FORMAT = 1  # of a folder in ``imported``
 _BAD = (FormatError, KeyError, TypeError, ValueError, AttributeError, NotRegularError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRow(RunRow):
     """What an imported run has in place of a row: its bundle's, in the state that the bundle shows it in.
 
@@ -37,6 +36,12 @@ class ImportedRow(RunRow):
     home: Home
     view: RunView
     size: int
+
+    @classmethod
+    def of(cls, row: RunRow, home: Home, view: RunView, size: int) -> ImportedRow:
+        made = cls(*row._replace(serial=home.serial, state=view.state))
+        made.home, made.view, made.size = home, view, size
+        return made
 
     @property
     def imported(self) -> bool:
@@ -58,10 +63,7 @@ def load(home: Home) -> ImportedRow:
             raise FormatError("its files are another run's")
     # What may be sent again, elsewhere, is no word on this directory.
     view = replace(view, serial=home.serial, retryable=False, live=None, imported=mark)
-    told = {field.name: getattr(row, field.name) for field in fields(RunRow)}
-    return ImportedRow(
-        **{**told, "serial": home.serial, "state": view.state}, home=home, view=view, size=size
-    )
+    return ImportedRow.of(row, home, view, size)
 
 
 def glance(home: Home) -> tuple[str, Mapping[str, object]]:
