@@ -13,7 +13,7 @@ from tests.process.gates import worker
 if os.uname().machine not in MACHINES:
     pytest.skip("no code for this machine", allow_module_level=True)
 
-# ``refuse``: a filter that answers a system call with ENOSYS, always or if its first argument has a bit.
+# ``refuse``: a filter that answers a system call with an error, always or if its first argument has a bit.
 FILTER = """
 from durable_supervisor.process.paused.code import MACHINES
 
@@ -21,12 +21,12 @@ def number(name, x86_64=0, aarch64=0):
     machine = os.uname().machine
     return {"x86_64": x86_64, "aarch64": aarch64}[machine] or MACHINES[machine].numbers[name]
 
-def refuse(number, bit=0):
+def refuse(number, bit=0, error=errno.ENOSYS):
     load, equal, has, answer = 0x20, 0x15, 0x45, 0x06
     code = [(load, 0, 0, 0), (equal, 0, 3 if bit else 1, number)]
     if bit:
         code += [(load, 0, 0, 16), (has, 0, 1, bit)]
-    code += [(answer, 0, 0, 0x50000 | errno.ENOSYS), (answer, 0, 0, 0x7FFF0000)]
+    code += [(answer, 0, 0, 0x50000 | error), (answer, 0, 0, 0x7FFF0000)]
     rules = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *one) for one in code))
     program = ctypes.create_string_buffer(struct.pack("@HP", len(code), ctypes.addressof(rules)))
     prctl = ctypes.CDLL(None).prctl

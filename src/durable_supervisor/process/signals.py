@@ -72,14 +72,12 @@ def signal_process(identity: ProcessIdentity, signo: int) -> bool:
         return _signal_without_pidfd(identity, signo)
     try:
         seen = read_identity(identity.pid)
-        if seen is None or compare(identity, seen) is not Match.SAME:
-            return False
-        signal.pidfd_send_signal(pidfd, signo)
-    except (ProcessLookupError, PermissionError):
+        same = seen is not None and compare(identity, seen) is Match.SAME
+        return same and _send(pidfd, identity.pid, signo)
+    except PermissionError:  # another user's, on a /proc mounted with hidepid
         return False
     finally:
         os.close(pidfd)
-    return True
 
 
 def signal_ticks(pid: int, start_ticks: int, signo: int) -> bool:
@@ -91,14 +89,34 @@ def signal_ticks(pid: int, start_ticks: int, signo: int) -> bool:
     except OSError:
         return _is_alive(pid, start_ticks) and _kill(pid, signo)
     try:
-        if not _is_alive(pid, start_ticks):
-            return False
-        signal.pidfd_send_signal(pidfd, signo)
-    except (ProcessLookupError, PermissionError):
+        return _is_alive(pid, start_ticks) and _send(pidfd, pid, signo)
+    except PermissionError:
         return False
     finally:
         os.close(pidfd)
+
+
+def _send(pidfd: int, pid: int, signo: int) -> bool:
+    """To a process that was just proven, and is pinned by its pidfd."""
+    try:
+        signal.pidfd_send_signal(pidfd, signo)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return _may_not_send() and _kill(pid, signo)
     return True
+
+
+def _may_not_send() -> bool:
+    """Does a filter of calls let us open pidfds, and not use them?  Then it goes as before Linux 5.3."""
+    pidfd = os.pidfd_open(os.getpid())
+    try:
+        signal.pidfd_send_signal(pidfd, 0)
+    except OSError:
+        return True
+    finally:
+        os.close(pidfd)
+    return False
 
 
 def _signal_without_pidfd(identity: ProcessIdentity, signo: int) -> bool:

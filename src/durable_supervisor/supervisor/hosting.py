@@ -55,7 +55,7 @@ def check_proc() -> None:
         ErrorCode.UNSUPPORTED_PLATFORM,
         f"/proc cannot prove who a process is: {problem}",
         phase=Phase.OPEN,
-        hint="mount it in this process's own namespaces: mount -t proc proc /proc (in a unit: ProcSubset=all)",
+        hint="mount one of this process's own namespaces: mount -t proc proc /proc (a unit: ProcSubset=all)",
     )
 
 
