@@ -339,8 +339,7 @@ async def test_a_verdict_never_hits_a_later_attempt(bench: Bench) -> None:
     seen = observe(row, bench.place)
     late = Judged(row, seen, decide(seen))
     await bench.move(row, Trigger.REFUSE, reason="worker_lost", retryable=True)
-    intent = replace(
-        bench.intent(),
+    intent = bench.intent()._replace(
         serial=row.serial,
         run_id=row.run_id,
         request_id=row.request_id,

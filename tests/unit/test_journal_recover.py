@@ -34,7 +34,7 @@ def attempt(number: int) -> RecoveredAttempt:
 
 def logged(serial: int, attempts: int = 1, **changes: Any) -> RecoveredRun:
     source = intent(serial)
-    names = set(RecoveredRun.__dataclass_fields__) & set(type(source).__dataclass_fields__)
+    names = set(RecoveredRun.__dataclass_fields__) & set(source._fields)
     values: dict[str, Any] = {name: getattr(source, name) for name in names}
     values["attempts"] = [attempt(number) for number in range(1, attempts + 1)]
     return RecoveredRun(**(values | changes))

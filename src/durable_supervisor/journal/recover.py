@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..model.outcome import Outcome
@@ -151,7 +151,7 @@ def _next_attempt(
         row = runs.transition(
             conn, row.run_id, Trigger.REFUSE, row.state, now_ns, reason=SUPERSEDED, retryable=True
         )
-    step = replace(_intent(run, attempt, row.serial), attempt=row.attempt + 1)
+    step = _intent(run, attempt, row.serial)._replace(attempt=row.attempt + 1)
     return runs.retry(conn, row, step, now_ns)
 
 

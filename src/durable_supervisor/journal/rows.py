@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from ..model.compact import compact_encoder
@@ -146,8 +147,7 @@ def _state(word: str) -> RunState:
         raise corrupt(f"a row of the journal is damaged: {error}", Phase.READ) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
+class Intent(NamedTuple):
     """What `runs.admit` commits before anything is dispatched.
 
     ``attempt`` is 1 for a new run, the row's attempt + 1 for a retry (whose
@@ -169,7 +169,7 @@ class Intent:
     key_id: str
     boot_id: str
     now_ns: int
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = MappingProxyType({})
     env_names: Sequence[str] = ()
     nested_in: str | None = None
     survives_unit_restart: bool | None = None
@@ -177,10 +177,6 @@ class Intent:
     first_seq: int = 1
     state: RunState = RunState.STARTING
     priority: int = 0
-
-    def __post_init__(self) -> None:
-        if self.state not in (RunState.QUEUED, RunState.STARTING):
-            raise ValueError("an intent is queued or starting")
 
 
 def new_row(intent: Intent, now_ns: int) -> RunRow:

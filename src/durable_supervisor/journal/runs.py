@@ -123,6 +123,8 @@ def admit_known(conn: sqlite3.Connection, intent: Intent, known: Admission | Non
 
 def insert(conn: sqlite3.Connection, intent: Intent, trigger: str, now_ns: int) -> RunRow:
     """A new row with its labels, attempt and feed entry (``trigger`` is the feed's word for it)."""
+    if intent.state not in (RunState.QUEUED, RunState.STARTING):
+        raise ValueError("an intent is queued or starting")
     values = (
         intent.serial, intent.run_id, intent.shard, intent.owner, intent.request_id, intent.state.value,
         intent.attempt, encode(list(intent.argv)), encode(intent.cwd), encode(list(intent.env_names)),

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from functools import lru_cache
 
 from .command import STDIN_OPEN
 from .compact import compact_encoder
 from .request import Lifetime, StartRequest
 
 FIELDS = ("argv", "cwd", "env", "inherit_env", "stdin", "limits", "completion", "pty", "policy", "lifetime")
+# The same in most requests, and never a secret: so their digests may be remembered.
+_COMMON_FIELDS = frozenset({"inherit_env", "limits", "completion", "lifetime"})
+_COMMON_VALUES = (b"[]", b"null", b"open")
 
 _canonical = compact_encoder(sort_keys=True)
 
@@ -41,15 +45,23 @@ def request_digests(request: StartRequest, cwd: str, key: bytes) -> dict[str, st
         canonical["policy"] = request.policy.to_dict()
     if request.lifetime is not Lifetime.DETACHED:
         canonical["lifetime"] = request.lifetime.value
-    digests = {name: field_digest(key, name, _encode(value)) for name, value in canonical.items()}
+    digests = {name: _digest(key, name, _encode(value)) for name, value in canonical.items()}
     raw = b"null" if stdin is None else b"open" if stdin == STDIN_OPEN else b"bytes:" + bytes(stdin)
-    digests["stdin"] = field_digest(key, "stdin", raw)
+    digests["stdin"] = _digest(key, "stdin", raw)
     return digests
+
+
+def _digest(key: bytes, name: str, value: bytes) -> str:
+    common = name in _COMMON_FIELDS or value in _COMMON_VALUES
+    return _common_digest(key, name, value) if common else field_digest(key, name, value)
 
 
 def field_digest(key: bytes, name: str, value: bytes) -> str:
     """HMAC-SHA-256 over the field's name and value, 32 hex characters (128 bits)."""
     return hmac.digest(key, name.encode() + b"\0" + value, "sha256").hex()[:32]
+
+
+_common_digest = lru_cache(maxsize=64)(field_digest)
 
 
 def differing_fields(stored: Mapping[str, str], offered: Mapping[str, str]) -> list[str]:

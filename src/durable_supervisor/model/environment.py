@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .command import Command
 
@@ -16,11 +16,16 @@ def program_environment(command: Command, host: Mapping[str, str]) -> dict[str, 
 
     What the host lacks is left out.
     """
-    env = {name: host[name] for name in BASE_NAMES if name in host}
+    env = _found(BASE_NAMES, host)
     env.setdefault("PATH", DEFAULT_PATH)
     if command.pty is not None:
         env["TERM"] = command.pty.term
-    env.update({name: host[name] for name in command.inherit_env if name in host})
+    env.update(_found(command.inherit_env, host))
     env.update(command.env)
     env.update(command.secret_env)
     return env
+
+
+def _found(names: Sequence[str], host: Mapping[str, str]) -> dict[str, str]:
+    # Each is asked for once: `os.environ` translates a name, and what it finds, at every look.
+    return {name: value for name in names if (value := host.get(name)) is not None}

@@ -36,7 +36,7 @@ class RunPaths:
         self.runs_dir = runs_dir
         self.shard = shard
         self.run_id = run_id
-        self.dir = os.path.join(runs_dir, shard)
+        self.dir = f"{runs_dir}/{shard}"
 
     def __repr__(self) -> str:
         return f"RunPaths({self.shard}/{self.run_id})"

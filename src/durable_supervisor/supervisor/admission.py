@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..journal.rows import Admission, Intent
@@ -87,6 +88,7 @@ class Prepared:
         self.shown_cwd = self._shown(self.cwd)
         self.digests = request_digests(request, self.cwd, key)
         self.key_id = key_id(key)
+        self._limits = request.limits.to_dict()
         self._check_stored()
 
     def _check_stored(self) -> None:
@@ -123,7 +125,7 @@ class Prepared:
             "argv": self.shown_argv,
             "cwd": self.shown_cwd,
             "labels": dict(request.labels),
-            "limits": request.limits.to_dict(),
+            "limits": self._limits,
             "completion": request.completion.value,
             "env_names": self.env_names(),
             "stdin": self.stdin,
@@ -149,7 +151,7 @@ class Prepared:
             request_id=request.request_id,
             argv=self.shown_argv,
             cwd=self.shown_cwd,
-            limits=request.limits.to_dict(),
+            limits=self._limits,
             completion=request.completion.value,
             digests=self.digests,
             key_id=self.key_id,
@@ -229,6 +231,7 @@ def _granted(request: StartRequest) -> list[str]:
     return [str(grant.path) for grant in grants or ()]
 
 
+@lru_cache(maxsize=4)  # every start names it
 def key_id(key: bytes) -> str:
     """Names a key without giving it away."""
     return field_digest(key, "key_id", b"")[:16]

@@ -61,6 +61,7 @@ class AdmitWork:
     ) -> None:
         self.log = -1
         self.place: Place | None = None
+        self._paths: RunPaths | None = None
         self.queued = False
         self._slots = slots
         self._reserved = 0  # the attempt that a slot, or a place in the queue, is reserved for
@@ -99,7 +100,9 @@ class AdmitWork:
     def paths(self) -> RunPaths:
         """The files of the run that was chosen."""
         assert self.place is not None  # noqa: S101  only asked once there is a log
-        return RunPaths(self._directory.runs, self.place.shard, self.place.run_id)
+        if self._paths is None:
+            self._paths = RunPaths(self._directory.runs, self.place.shard, self.place.run_id)
+        return self._paths
 
     def let_go(self, error: BaseException | None) -> None:
         """The start ends before a worker has the log.
