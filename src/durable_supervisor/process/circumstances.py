@@ -1,7 +1,7 @@
 """What the kernel holds this process to, and any other of its user can change at any time.
 
-A program may do so to its parent by mistake (``renice -p $PPID``), and whatever is started
-by that parent afterwards inherits it.
+A program may do so to its parent by mistake (``renice -p $PPID``, ``keyctl new_session``), and whatever
+is started by that parent afterwards inherits it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from collections.abc import Callable
 from functools import partial
 
 _RLIMITS = range(16)  # RLIM_NLIMITS
-_IOPRIO_GET = {"x86_64": 252, "aarch64": 31}.get(os.uname().machine)
+# Calls that the C library has no function for: ioprio_get, keyctl, sched_getattr.
+_NUMBERS = {"x86_64": (252, 250, 315), "aarch64": (31, 219, 275)}.get(os.uname().machine)
 _IOPRIO_WHO_PROCESS = 1
+_KEYCTL_GET_KEYRING_ID, _SESSION_KEYRING = 0, -3
+_SCHED_ATTRIBUTES = 56  # bytes of struct sched_attr, as of Linux 5.3
 _FILES = ("cgroup", "oom_score_adj", "timerslack_ns", "coredump_filter")  # of /proc/self, see proc(5)
 _libc = ctypes.CDLL(None)
 
@@ -34,9 +37,21 @@ def _answer(ask: Callable[[], object]) -> object:
         return error.errno
 
 
-def _io_priority() -> int:
-    """Where the number of that call is not known, always the same."""
-    return 0 if _IOPRIO_GET is None else int(_libc.syscall(_IOPRIO_GET, _IOPRIO_WHO_PROCESS, 0))
+def _by_number() -> tuple[object, ...]:
+    """I/O priority, session keyring, scheduling.  Where the numbers of these calls are not known, nothing.
+
+    The keyring is one that a child may put into its parent's place (KEYCTL_SESSION_TO_PARENT), with its keys.
+    """
+    if _NUMBERS is None:
+        return ()
+    ioprio_get, keyctl, sched_getattr = _NUMBERS
+    attributes = ctypes.create_string_buffer(_SCHED_ATTRIBUTES)
+    return (
+        _libc.syscall(ioprio_get, _IOPRIO_WHO_PROCESS, 0),
+        _libc.syscall(keyctl, _KEYCTL_GET_KEYRING_ID, _SESSION_KEYRING, 0),
+        _libc.syscall(sched_getattr, 0, attributes, _SCHED_ATTRIBUTES, 0),
+        attributes.raw,
+    )
 
 
 def _read(name: str) -> bytes:
@@ -51,7 +66,7 @@ _QUESTIONS: tuple[Callable[[], object], ...] = (
     partial(os.getpriority, os.PRIO_PROCESS, 0),
     partial(os.sched_getscheduler, 0),
     partial(os.sched_getaffinity, 0),
-    _io_priority,
+    _by_number,
     *(partial(resource.getrlimit, limit) for limit in _RLIMITS),
     *(partial(_read, name) for name in _FILES),
 )
