@@ -7,7 +7,6 @@ as `Text`, never as markup.
 from __future__ import annotations
 
 import io
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -230,6 +229,8 @@ def rendered(renderable: RenderableType) -> str:
 
 def room() -> int:
     """Columns of stdout's terminal, or what `COLUMNS` says; of a pipe there is no end."""
+    import shutil  # a line about a start does without it
+
     return shutil.get_terminal_size().columns if out.is_terminal(out.STDOUT) else _WIDE
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import TYPE_CHECKING
 
-from ..model.answers import FeedEntry
 from ..model.states import RunState
+
+if TYPE_CHECKING:
+    from ..model.answers import FeedEntry
 
 ADMIT = "admit"  # the feed's word for a new row; every other word is a Trigger
 RECOVER = "recover"  # a row rebuilt from its log
@@ -36,6 +39,8 @@ def feed(
     conn: sqlite3.Connection, after_position: int = 0, limit: int = 100, owner: str | None = None
 ) -> list[FeedEntry]:
     """At most ``limit`` entries with ``position > after_position``, in order; of one owner's runs, or all."""
+    from ..model.answers import FeedEntry  # a start, which adds to the feed, reads none of it
+
     return [
         FeedEntry(position, time_ns, run_id, attempt, RunState(state), trigger, reason)
         for position, time_ns, run_id, attempt, state, trigger, reason in conn.execute(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -38,6 +37,8 @@ class Migration(NamedTuple):
     @property
     def sha256(self) -> str:
         """Hex digest of the file, kept with its row: says later which text was applied."""
+        import hashlib  # loads OpenSSL, for hardly any opening
+
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def statements(self) -> Iterator[str]:

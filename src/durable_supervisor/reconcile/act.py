@@ -11,9 +11,8 @@ written (no space, no permission, too many at once) the journal alone says it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..journal.advance import advance
@@ -24,14 +23,11 @@ from ..journal.runs import get, set_log_health
 from ..model.errors import SupervisorError
 from ..model.events import Kind
 from ..model.states import RunState, Trigger
-from ..process import forks
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
-from ..process.locks import LockState, try_lock
-from ..runlog.repair import LogUnusableError, open_for_append
-from ..runlog.writer import LogFullError
-from .facts import TRIGGERS, JsonDict, LogStatus, Observation, Verdict, VerdictKind
-from .observe import Place, read_log
+from ..process.locks import LockState
+from .facts import TRIGGERS, LogStatus, Observation, Verdict, VerdictKind
+from .observe import Place
 
 if TYPE_CHECKING:
     import sqlite3
@@ -98,40 +94,11 @@ def speak(judged: Judged, place: Place, clock: Clock) -> Spoken:
     """Write the verdict into the run's log, durably.  Blocking; never creates a log."""
     if not owes_word(judged):
         return Spoken.SILENT
-    seen, verdict, row = judged.seen, judged.verdict, judged.row
-    paths = place.paths(row)
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
-        # Guarded: a copy that the host forks now must not keep the lock.
-        fd = forks.opened(lambda: os.open(paths.log(row.attempt), flags))
-    except OSError:
-        return Spoken.SILENT
-    close: Callable[[], None] = partial(os.close, fd)
-    try:
-        if not try_lock(fd):
-            return Spoken.CHANGED
-        log = read_log(paths, row.attempt, place, final=True)
-        if (log.head, log.generation) != (seen.head, seen.generation):
-            return Spoken.CHANGED
-        failpoint("reconcile.before_word")
-        writer = open_for_append(
-            paths,
-            row.attempt,
-            fd,
-            boot_id=place.boot_id,
-            clock=clock,
-            directory_id=place.directory_id,
-        )
-        close = writer.close
-        writer.finish(_WORDS[verdict.kind], _detail(verdict))
-        failpoint("reconcile.word")
-    except (LogFullError, LogUnusableError, OSError):
-        return Spoken.SILENT
-    finally:
-        with forks.no_fork:
-            forks.release(fd)
-            close()
-    return Spoken.SAID
+    from .word import (
+        write_word,  # what writes logs is for those that need it: hardly ever does one owe a word
+    )
+
+    return write_word(judged, place, clock, _WORDS[judged.verdict.kind])
 
 
 def clear_away(judged: Judged, place: Place) -> None:
@@ -146,12 +113,6 @@ def clear_away(judged: Judged, place: Place) -> None:
             os.unlink(place.paths(judged.row).socket)
         except OSError:  # as a rule the worker has removed it
             pass
-
-
-def _detail(verdict: Verdict) -> JsonDict:
-    if verdict.kind is VerdictKind.FINISHED and verdict.receipt is not None:
-        return verdict.receipt
-    return {"reason": verdict.reason, "retryable": verdict.retryable, "evidence": verdict.evidence}
 
 
 async def fold(

@@ -15,7 +15,10 @@ from .format import (
     salt_of,
 )
 from .paths import RunPaths
-from .segment import Pending, SegmentFile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .segment import Pending, SegmentFile
 
 
 def create_log(paths: RunPaths, header: SegmentHeader) -> int:
@@ -89,6 +92,8 @@ def read_header(fd: int) -> tuple[SegmentHeader | None, int]:
 
 
 def _segment_file(fd: int, header: SegmentHeader, start: int, end: int) -> SegmentFile:
+    from .segment import SegmentFile  # for who writes on: a supervisor, which makes the first one, does not
+
     salt = salt_of(header.run_id, header.attempt, header.first_seq)
     return SegmentFile(fd, (header.first_seq, 0, 0), salt, start, end)
 

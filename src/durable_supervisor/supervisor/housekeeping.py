@@ -6,11 +6,13 @@ A command line that starts a run and is gone needs none of it, and would spend a
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..journal.connection import Journal
+from ..journal.rows import RunRow
+from ..model.states import OPEN_STATES
 from ..process.clock import Clock
 from ..reconcile.loop import Reconciler
 from .lookup import Lookup
@@ -87,16 +89,15 @@ class Housekeeping:
 
         return Resolver(self._lookup, self._journal, self._reconciler, self.leftovers, self._clock)
 
-    def sweeps(self, *, judged: int) -> list[Coroutine[Any, Any, None]]:
+    def sweeps(self, changed: Iterable[RunRow]) -> list[Coroutine[Any, Any, None]]:
         """To finish what owners and workers that were killed may have left half done.
 
-        ``judged``: how many runs were not known to be over.  Only one of these can have had a worker that was
-        killed; a group of it that is found with a process in it now is looked for again by the opening that
-        judges the run next, and by every `reconcile`.
+        ``changed``: the runs of which the journal was just told something.  `reconcile` looks for groups in
+        any case.
         """
         imports = os.path.lexists(self._place.imported)
         due: list[Coroutine[Any, Any, None]] = []
-        if judged:
+        if any(map(_may_have_left_groups, changed)):
             due.append(self.leftovers.sweep())
         if imports or self._identity.has_collected:
             due.append(self.collector.sweep())
@@ -115,3 +116,8 @@ class Housekeeping:
         if self._leaving:
             part.leave()
         return part
+
+
+def _may_have_left_groups(row: RunRow) -> bool:
+    """Of a run that is over: was it not its worker that said so, which removes them before it does?"""
+    return row.state not in OPEN_STATES and (row.receipt or {}).get("cleanup_confirmed") is not True

@@ -23,8 +23,8 @@ from ..process.failpoints import failpoint
 from ..process.locks import try_lock
 from ..process.shortage import is_shortage
 from ..runlog.create import create_log
+from ..runlog.evidence import read_evidence
 from ..runlog.paths import RunPaths, shard_of
-from ..runlog.reader import LogReader
 from .admission import Place, Prepared
 from .hosting import short_of
 from .opening import Identity, judge_stranger, sweep
@@ -136,7 +136,7 @@ class AdmitWork:
         row = known.row
         paths = RunPaths(self._directory.runs, row.shard, row.run_id)
         try:
-            evidence = LogReader(paths, row.attempt).evidence()
+            evidence = read_evidence(paths, row.attempt)
         except OSError as error:  # unread, nobody knows which seq is next
             raise short_of(error, Phase.ADMIT) from error
         return Place(row.run_id, row.serial, row.shard, row.attempt + 1, evidence.head + 1)

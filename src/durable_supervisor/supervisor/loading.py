@@ -10,11 +10,11 @@ from __future__ import annotations
 import importlib
 from typing import Final
 
-_VERBS: Final = ("acknowledging", "attach", "controls", "follow", "reading", "resolving", "stopping")
-_HOUSEKEEPING: Final = ("gc", "importing", "leftovers")
+_VERBS: Final = (".acknowledging", ".attach", ".controls", ".follow", ".reading", ".resolving", ".stopping")
+_HOUSEKEEPING: Final = (".gc", ".importing", ".leftovers", "..reconcile.word")
 
 
 def load_all() -> None:
     """Blocking; at once where it was done before."""
     for name in (*_VERBS, *_HOUSEKEEPING):
-        importlib.import_module(f".{name}", __package__)
+        importlib.import_module(name, __package__)

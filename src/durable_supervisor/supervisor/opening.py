@@ -17,9 +17,9 @@ from ..process.failpoints import failpoint
 from ..process.locks import LockState, probe_lock
 from ..process.shortage import is_shortage
 from ..runlog.collected import CollectedLog, Mark
+from ..runlog.evidence import read_evidence
 from ..runlog.files import NotRegularError, fsync_dir
 from ..runlog.paths import SHARD_RUNS, RunPaths, has_runs, list_runs, list_shards, shard_of
-from ..runlog.reader import LogReader
 from .admission import key_id
 from .file_errors import not_regular
 from .hosting import check_proc, short_of
@@ -144,7 +144,7 @@ def judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> bool:
 
     Raises ``JOURNAL_MISMATCH``, ``JOURNAL_BEHIND``.
     """
-    evidence = LogReader(paths, attempt).evidence()
+    evidence = read_evidence(paths, attempt)
     lock = probe_lock(paths.log(attempt))
     header = evidence.header
     if header is not None and header.directory_id != identity.directory_id:
@@ -179,7 +179,7 @@ def _check_not_of(original: str, paths: RunPaths, attempt: int) -> None:
 
     Raises ``JOURNAL_MISMATCH``.
     """
-    header = LogReader(paths, attempt).evidence().header
+    header = read_evidence(paths, attempt).header
     if header is not None and header.directory_id == original:
         raise needs_recovery(
             ErrorCode.JOURNAL_MISMATCH, "the journal is a backup's, the run logs are the original's"

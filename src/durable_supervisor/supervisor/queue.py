@@ -24,8 +24,8 @@ from ..model.states import OPEN_STATES, RunState, Trigger
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..reconcile.loop import Reconciler
+from ..runlog.evidence import read_evidence
 from ..runlog.paths import RunPaths
-from ..runlog.reader import LogReader
 from .logs import report
 from .slots import Slots, Waiter, holds_slot, waiter_of
 from .tasks import Tasks, is_passing
@@ -165,5 +165,5 @@ def _in_line(row: RunRow, waiter: Waiter) -> bool:
 
 def _still_waits(row: SlotRow, runs_dir: str) -> bool:
     """Was it let go, and never told?  Its log says so."""
-    evidence = LogReader(RunPaths(runs_dir, row.shard, row.run_id), row.attempt).evidence()
+    evidence = read_evidence(RunPaths(runs_dir, row.shard, row.run_id), row.attempt)
     return evidence.waiting and evidence.terminal is None

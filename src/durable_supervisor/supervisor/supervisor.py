@@ -153,11 +153,11 @@ class Supervisor(Observer):
         try:
             if serve_queue:  # it stays
                 await sup._lookup.blocking(load_all)
-            judged = (await sup._reconciler.pass_once()).judged
+            changed = (await sup._reconciler.pass_once()).changed
             failpoint("open.judged")
             await sup._queue.load(place.runs, sup._lookup.blocking)
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
-            for work in (sup._endings.adopt(journal), *sup._housekeeping.sweeps(judged=judged)):
+            for work in (sup._endings.adopt(journal), *sup._housekeeping.sweeps(changed)):
                 sup._tasks.spawn_unawaited(work)
         except BaseException:
             await sup.close()
