@@ -8,6 +8,7 @@ the time.
 from __future__ import annotations
 
 import json
+from binascii import b2a_base64
 
 from .events import Event, Kind
 
@@ -16,26 +17,37 @@ _WRITTEN = [_encode(chr(byte))[1:-1].encode("ascii") for byte in range(128)]
 _PLAIN = bytes(byte for byte in range(128) if len(_WRITTEN[byte]) == 1)
 _BACKSLASH = ord("\\")
 _LONG = 2048  # with less there is nothing to be gained
-_FEW = 24  # one escape in so many bytes: a replacement costs as much as `json` takes for some twenty
+_FEW = 12  # one escape in so many bytes: a replacement costs as much as `json` takes for some ten
 
 
 def to_json(event: Event) -> bytes:
     """ASCII, without a newline.  Raises ValueError when ``event.detail`` is no JSON."""
-    escaped = _escaped(event.data) if event.kind == Kind.OUTPUT and len(event.data) >= _LONG else None
-    if escaped is None:
-        return _encode(event.to_dict()).encode("ascii")
-    head = _encode(event.entry()).encode("ascii")
-    return b'%b,"text":"%b"}' % (head[:-1], escaped)
+    if event.kind != Kind.OUTPUT or len(event.data) < _LONG:
+        return _ascii(event.to_dict())
+    return b'%b,"text":%b}' % (_ascii(event.entry())[:-1], _text(event.data))
 
 
-def _escaped(data: bytes) -> bytes | None:
-    """The inside of a JSON string; None where `json` is faster, or it is not ASCII."""
-    if not data.isascii():
-        return None
-    special = data.translate(None, _PLAIN)
-    if len(special) * _FEW > len(data):
-        return None
+def _text(data: bytes) -> bytes:
+    """The value of ``text``, and what comes behind it where that is not all."""
+    if data.isascii():
+        for part in (data[:_LONG], data):  # the beginning tells of most that have many
+            special = part.translate(None, _PLAIN)
+            if len(special) * _FEW > len(part):
+                return _ascii(data.decode("ascii"))
+        return _with_escapes(data, special)
+    try:
+        return _ascii(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        shown = _ascii(data.decode("utf-8", "replace"))
+        return b'%b,"base64":"%b"' % (shown, b2a_base64(data, newline=False))
+
+
+def _with_escapes(data: bytes, special: bytes) -> bytes:
     # The backslash first: every escape brings one more.  Of the others an escape has at most its own.
     for byte in sorted(set(special), key=_BACKSLASH.__ne__):
         data = data.replace(bytes([byte]), _WRITTEN[byte])
-    return data
+    return b'"%b"' % data
+
+
+def _ascii(value: object) -> bytes:
+    return _encode(value).encode("ascii")
