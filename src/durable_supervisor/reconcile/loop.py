@@ -19,6 +19,7 @@ from ..journal.connection import Journal
 from ..journal.listing import judged_runs
 from ..journal.rows import RunRow
 from ..journal.runs import get, unknown_run
+from ..model.states import JUDGED_STATES
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.shortage import is_shortage
@@ -112,6 +113,10 @@ class Reconciler:
         elif self._gathering is None:
             self._gathering = self._loop.call_later(GATHER_SECONDS, self._wake.set)
 
+    def fold_soon(self, ready: Sequence[Judged]) -> asyncio.Task[None]:
+        """Fold what durable logs say, looked at already.  Done when the journal has it, or it is marked."""
+        return self._spawn(self._fold_ends(ready))
+
     async def run(self) -> None:
         """Judge marked runs until cancelled, and all open ones every ``interval`` seconds."""
         while True:
@@ -199,7 +204,7 @@ class Reconciler:
         for _ in range(_ROUNDS):
             ready, moved = await self._in_thread(partial(self._look_and_speak, rows))
             if ready and patient and not any(map(must_sync, ready)):
-                _ = self._spawn(self._fold_patiently(ready))
+                _ = self._spawn(self._fold_patiently(ready, patient=True))
             elif ready:
                 changed += self._tell(await fold(self._journal, ready, self._clock))
                 failpoint("reconcile.folded")
@@ -208,15 +213,22 @@ class Reconciler:
                 break
         return changed
 
-    async def _fold_patiently(self, ready: Sequence[Judged]) -> None:
+    async def _fold_ends(self, ready: Sequence[Judged]) -> None:
+        for row in await self._fold_patiently(ready, patient=not self._hurried()):
+            if row.state in JUDGED_STATES:  # the journal had moved on from the row that was judged by
+                self.mark(row.run_id)
+
+    async def _fold_patiently(self, ready: Sequence[Judged], *, patient: bool) -> list[RunRow]:
         """What their logs say durably, with the next commit.  Whatever comes up, they are looked at again."""
         try:
-            self._tell(await fold(self._journal, ready, self._clock, patient=True))
+            rows = self._tell(await fold(self._journal, ready, self._clock, patient=patient))
             failpoint("reconcile.folded")
+            return rows
         except Exception as error:  # noqa: BLE001  (a busy journal, a full disk)
             self._failed(error)
             for item in ready:
                 self._loop.call_later(_RETRY_SECONDS, self.mark, item.row.run_id)
+            return []
 
     def _look_and_speak(self, rows: Sequence[RunRow]) -> tuple[list[Judged], list[Judged]]:
         """In a thread: what is news and may be folded, and what has to be looked at again."""

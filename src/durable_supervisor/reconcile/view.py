@@ -27,10 +27,10 @@ def view(row: RunRow, place: Place, *, check_log: bool = False) -> RunView:
     ``check_log``: also read the log of a settled run, for ``head`` and ``log_health``
     (some 0.1 s where it holds 100 MiB).
     """
-    plain = of_row(row)
     if row.state in JUDGED_STATES:
         seen = observe(row, place)
-        return _overlaid(plain, seen, _lasting(seen, place.paths(row)))
+        return overlaid(row, seen, _lasting(seen, place.paths(row)))
+    plain = of_row(row)
     if not check_log or row.collected:
         return plain
     seen = look(row, place)
@@ -85,7 +85,9 @@ def _lasting(seen: Observation, paths: RunPaths) -> Verdict:
     return verdict
 
 
-def _overlaid(plain: RunView, seen: Observation, verdict: Verdict) -> RunView:
+def overlaid(row: RunRow, seen: Observation, verdict: Verdict) -> RunView:
+    """What the journal and the log say together, as of one look."""
+    plain = of_row(row)
     # All at once: a copy of so many fields costs as much as reading a short log.
     told = _told_by_log(plain, seen)
     told |= {"state": verdict.state, "log_health": verdict.log_health or plain.log_health}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine
-from enum import Enum
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -23,7 +22,7 @@ from ..process.failpoints import failpoint
 from .admission import Prepared, conflict
 from .ahead import WorkerAhead
 from .intent import AdmitWork
-from .links import WorkerLink
+from .links import OnNews, Word, WorkerLink
 from .opening import Identity
 from .slots import Slots
 from .state_dir import StateDir
@@ -37,14 +36,6 @@ FIRST_WORD_SECONDS = 10.0
 NOT_KNOWN = "not_known"
 
 
-class Word(Enum):
-    """What is new about a dispatched run."""
-
-    RELEASED = "released"  # its program was let go
-    ENDED = "ended"  # its worker said that all is over, and has closed the channel
-    CLOSED = "closed"  # the channel has closed without a word
-
-
 class Dispatcher:
     """Admits and dispatches, one attempt at a time per request id, many requests at once."""
 
@@ -55,7 +46,7 @@ class Dispatcher:
         identity: Identity,
         clock: Clock,
         blocking: Blocking[Any],
-        on_news: Callable[[str, Word], None],
+        on_news: OnNews,
         links: dict[str, WorkerLink],
         zygote: bool | WorkerAhead | None,
         slots: Slots,
@@ -141,8 +132,7 @@ class Dispatcher:
         try:
             await link.hand_over(SPEC_SECONDS)
         except OSError:  # a worker that does not get all of it never begins
-            link.close()
-            self.links.pop(place.run_id, None)
+            link.hang_up()
             return "closed"
         failpoint("start.handed_over")
         return await _first_word(link)
@@ -155,15 +145,12 @@ class Dispatcher:
         await link.until_ended(timeout)
         return True
 
-    def _news(self, run_id: str) -> None:
-        link = self.links.get(run_id)
-        if link is not None and not link.closed:
-            self._on_news(run_id, Word.RELEASED)
-            return
-        self.links.pop(run_id, None)
-        if link is not None and link.worker is not None:
-            self._workers.back(link.worker)
-        self._on_news(run_id, Word.ENDED if link is not None and link.told_end else Word.CLOSED)
+    def _news(self, link: WorkerLink, word: Word) -> None:
+        if link.closed:
+            self.links.pop(link.run_id, None)
+            if link.worker is not None:
+                self._workers.back(link.worker)
+        self._on_news(link, word)
 
 
 async def _first_word(link: WorkerLink) -> str:

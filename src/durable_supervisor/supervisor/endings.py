@@ -9,13 +9,13 @@ from ..journal.connection import Journal
 from ..journal.listing import all_judged
 from ..journal.rows import RunRow
 from ..model.errors import SupervisorError
-from ..model.states import SETTLED_STATES
+from ..model.states import SETTLED_STATES, RunState
 from ..reconcile.loop import Reconciler
-from .dispatch import Word
-from .links import WorkerLink
+from .links import Word, WorkerLink
 from .logs import report
 from .lookup import Lookup
 from .tasks import Tasks
+from .told import ToldEnds
 from .watches import LOOK_AGAIN_SECONDS, Watches
 
 _RETRY_SECONDS = 1.0
@@ -26,8 +26,14 @@ class Endings:
     """Over a run's channel (``links``) where this owner dispatched it, else by watching its processes."""
 
     def __init__(
-        self, lookup: Lookup, reconciler: Reconciler, links: Mapping[str, WorkerLink], tasks: Tasks
+        self,
+        lookup: Lookup,
+        reconciler: Reconciler,
+        links: Mapping[str, WorkerLink],
+        tasks: Tasks,
+        told: ToldEnds,
     ) -> None:
+        self.told = told
         self._lookup = lookup
         self._reconciler = reconciler
         self._links = links
@@ -48,21 +54,39 @@ class Endings:
         """Watch nothing any more."""
         self.leave()
         self._watches.close()
+        self.told.close()
         if self._timer is not None:
             self._timer.cancel()
 
-    def on_news(self, run_id: str, word: Word) -> None:
+    def on_news(self, link: WorkerLink, word: Word) -> None:
         """A channel of ours says something."""
         if self._lookup.closed:
             return
         if word is Word.RELEASED:
-            self._released.append(run_id)
+            self._released.append(link.run_id)
             if self._timer is None:
                 self._timer = self._loop.call_later(_RELEASED_SECONDS, self._look_at_released)
-            return
-        self._reconciler.mark(run_id)
-        if word is Word.CLOSED:  # should it live on all the same, its end is watched
-            self.watch_later(run_id)
+        elif word is Word.FINISHED:
+            self.told.told(link.row)
+        elif word is Word.REFUSED:
+            self.told.gave_up(link.run_id)
+        elif link.run_id not in self.told:
+            self.told.gave_up(link.run_id)
+            self._reconciler.mark(link.run_id)
+            if word is Word.CLOSED:  # should it live on all the same, its end is watched
+                self.watch_later(link.run_id)
+
+    def changed(self, row: RunRow) -> None:
+        """The journal says something new about a run."""
+        link = self._links.get(row.run_id)
+        if link is not None:
+            link.row = row  # what its end is judged by
+        if row.state is RunState.QUARANTINED:
+            self.watch_later(row.run_id)
+
+    def unfolded(self) -> list[str]:
+        """Runs that are over, and the journal may not know it."""
+        return [*self.told.unfolded(), *(run_id for run_id, link in self._links.items() if link.ended)]
 
     def watch_later(self, run_id: str) -> None:
         """Watch it, without anybody waiting for that."""

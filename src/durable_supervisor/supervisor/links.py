@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from enum import Enum
 
 from ..journal.rows import RunRow
 from ..model.identity import ProcessIdentity
@@ -18,8 +19,19 @@ from ..process.identity import Liveness, probe
 from ..worker.spec import FREE
 from .spare import KeptWorker
 
-# ``on_news(run_id)``: something about this run changed; look at its evidence.
-OnNews = Callable[[str], None]
+
+class Word(Enum):
+    """What is new about a dispatched run."""
+
+    RELEASED = "released"  # its program was let go
+    FINISHED = "finished"  # its worker says that all is over: its receipt is on the disk
+    REFUSED = "refused"  # its worker says that it never began
+    ENDED = "ended"  # the channel has closed, after the worker had said that all is over
+    CLOSED = "closed"  # the channel has closed without a word
+
+
+# What to look at the run's evidence for.
+OnNews = Callable[["WorkerLink", Word], None]
 
 
 class WorkerLink:
@@ -30,7 +42,7 @@ class WorkerLink:
     """
 
     def __init__(self, row: RunRow, channel: socket.socket, on_news: OnNews) -> None:
-        self.row = row  # as admitted
+        self.row = row  # as the journal had it last
         self.run_id = row.run_id
         loop = asyncio.get_running_loop()
         self.first_word: asyncio.Future[str] = loop.create_future()
@@ -115,6 +127,11 @@ class WorkerLink:
             task.cancel()
         self._settle("closed")
 
+    def hang_up(self) -> None:
+        """The channel is of no more use: close it, and say so."""
+        self.close()
+        self._on_news(self, Word.ENDED if self.told_end else Word.CLOSED)
+
     def _send_whole(self, frame: bytes, wanted: Callable[[], bool]) -> asyncio.Task[None]:
         """In a task of its own: half a frame, of a caller that gave up, would swallow the next one."""
         task = asyncio.create_task(self._send(frame, wanted))
@@ -137,14 +154,12 @@ class WorkerLink:
         except OSError:
             data = b""
         if not data:
-            self.close()
-            self._on_news(self.run_id)
+            self.hang_up()
             return
         try:
             messages = [message for message, _ in self._parser.feed(data)]
         except FrameError:
-            self.close()
-            self._on_news(self.run_id)
+            self.hang_up()
             return
         for message in messages:
             if message.get("type") == FREE:  # the channel's end, of a worker that lives on
@@ -163,12 +178,11 @@ class WorkerLink:
         if word == "queued":
             return
         if word == "released":
-            self._on_news(self.run_id)
+            self._on_news(self, Word.RELEASED)
             return
         self.told_end = True
-        # The log is durable: whoever waits may read it.  The reconciler is told a moment later, by the
-        # channel's end: then the lock is free as well, and one look settles the run.
         self._end()
+        self._on_news(self, Word.FINISHED if word == "finished" else Word.REFUSED)
 
     def say_first(self, word: str) -> None:
         """Unless there was a word already."""
@@ -178,8 +192,7 @@ class WorkerLink:
     def _freed(self, pid: object) -> None:
         if self.worker is not None and isinstance(pid, int):
             self.worker.freed(pid)
-        self.close()
-        self._on_news(self.run_id)
+        self.hang_up()
 
     def _settle(self, word: str) -> None:
         for asked in self._asked.values():

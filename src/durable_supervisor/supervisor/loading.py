@@ -11,7 +11,7 @@ import importlib
 from typing import Final
 
 _VERBS: Final = (".acknowledging", ".attach", ".controls", ".follow", ".reading", ".resolving", ".stopping")
-_HOUSEKEEPING: Final = (".gc", ".importing", ".leftovers", "..reconcile.word")
+_HOUSEKEEPING: Final = (".gc", ".importing", ".leftovers", "..reconcile.told", "..reconcile.word")
 
 
 def load_all() -> None:

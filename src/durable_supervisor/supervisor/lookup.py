@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..journal.rows import RunRow
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..process.shortage import is_shortage
-from ..reconcile.observe import Place
 from ..runlog.paths import RunPaths
 from .hosting import short_of
 from .imported import is_imported, paths_of
@@ -85,15 +84,29 @@ class Lookup:
     async def blocking(self, work: Callable[[], T]) -> T:
         """Run ``work`` in a thread; `close` waits for it."""
         self.check_open()
+        answer = self._submit(work)
+        try:
+            return await answer
+        finally:
+            self._calls.discard(answer)
+
+    def begin(self, work: Callable[[], T], then: Callable[[T], object]) -> None:
+        """As `blocking`, for who awaits nothing: ``then`` gets what ``work`` returned, on the loop."""
+
+        def done(answer: asyncio.Future[T]) -> None:
+            self._calls.discard(answer)
+            then(answer.result())
+
+        self.check_open()
+        self._submit(work).add_done_callback(done)
+
+    def _submit(self, work: Callable[[], T]) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         # Not `run_in_executor`, whose two futures, chained, cost as much as most of the work here.
         self.threads.submit(_answer, loop, answer, work)
         self._calls.add(answer)
-        try:
-            return await answer
-        finally:
-            self._calls.discard(answer)
+        return answer
 
     @property
     def _reading(self) -> Reading:
@@ -148,10 +161,6 @@ class Lookup:
         if is_imported(row):
             raise out_of_reach(row.run_id, refusal)
         return row
-
-    async def seen(self, row: RunRow, place: Place) -> RunView:
-        """As `view`, of an own run whose row is known."""
-        return await self._read(lambda: self._reading.seen(row, place))
 
     async def view(self, run: str, *, live: bool = False) -> RunView:
         return await self._read(lambda: self._reading.inspect(run, live=live))

@@ -107,10 +107,6 @@ class Reading:
             return with_live_figures(seen, self.paths(row).log(row.attempt))
         return seen
 
-    def seen(self, row: RunRow, place: Place) -> RunView:
-        """An own run, whose row is known, as it is now."""
-        return view(row, place)
-
     def list(
         self,
         *,

@@ -19,7 +19,7 @@ from ..model.policy import Policy
 from ..model.progress import Tell, quiet
 from ..model.request import DEFAULT_OWNER, Lifetime, Queueing, StartRequest, lifetime_of
 from ..model.run import Run
-from ..model.states import OPEN_STATES, RunState
+from ..model.states import OPEN_STATES
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..reconcile.loop import Reconciler
@@ -43,6 +43,7 @@ from .slots import DEFAULT_QUEUED_RUNS, Bounds, Slots
 from .starting import Starter
 from .state_dir import Ownership, StateDir
 from .tasks import Tasks
+from .told import ToldEnds
 
 if TYPE_CHECKING:
     from ..model.answers import Capacity, ReconcileReport, ShutdownReport, StopReceipt
@@ -90,7 +91,8 @@ class Supervisor(Observer):
         )
         self._slots, self._tasks = slots, Tasks()
         links: dict[str, WorkerLink] = {}
-        self._endings = Endings(self._lookup, self._reconciler, links, self._tasks)
+        told = ToldEnds(self._lookup, self._evidence, self._reconciler, links, lambda: slots.scarce)
+        self._endings = Endings(self._lookup, self._reconciler, links, self._tasks, told)
         self._dispatcher = Dispatcher(
             place, journal, ident, clock, self._lookup.blocking, self._endings.on_news, links, zygote, slots
         )
@@ -192,9 +194,8 @@ class Supervisor(Observer):
         await self._queue.close()
         await self._tasks.settle()  # a start under way is finished whole
         self._lookup.closed = True
-        for run_id, link in self._dispatcher.links.items():
-            if link.ended:  # who waited for it has seen its receipt: the journal shall have it too
-                self._reconciler.mark(run_id)
+        for run_id in self._endings.unfolded():  # what who waited has seen, the journal shall have too
+            self._reconciler.mark(run_id)
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait([self._background])
@@ -378,11 +379,7 @@ class Supervisor(Observer):
             await super()._until_news(seen, end, timeout)
 
     async def _told_end(self, run: str, timeout: float | None) -> RunView | None:
-        link = self._dispatcher.links.get(run)
-        if link is None:
-            return None
-        await link.until_ended(timeout)
-        return await self._lookup.seen(link.row, self._evidence) if link.told_end else None
+        return await self._endings.told.wait(run, timeout)
 
     def _account(self, row: RunRow) -> None:
         self._slots.note(row)
@@ -391,8 +388,7 @@ class Supervisor(Observer):
     def _changed(self, row: RunRow) -> None:
         report(row)
         self._account(row)
-        if row.state is RunState.QUARANTINED:
-            self._endings.watch_later(row.run_id)
+        self._endings.changed(row)
 
     def _admit_no_more(self) -> None:
         self._admitting = False
