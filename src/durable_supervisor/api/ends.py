@@ -64,11 +64,18 @@ async def find_open(state_dir: str, request_id: str) -> str | None:
 async def why_not_started(verbs: Verbs, seen: RunView, command: Command) -> SupervisorError:
     """User code never ran: the log says why."""
     page = await verbs.events(seen.id, kinds={Kind.RUN_NOT_STARTED}, limit=10)
-    told = page.events[-1].detail if page.events else {}
+    told = _told(page.events[-1].detail) if page.events else {}
     name = seen.argv[0] if seen.argv else None
     error = _refusal(seen, told, command)
     error.details.update({"run_id": seen.id, "request_id": seen.request_id, "executable": name})
     return error
+
+
+def _told(detail: dict[str, object]) -> dict[str, object]:
+    """What the kernel refused, also where it was the reconciler that found it in the log."""
+    evidence = detail.get("evidence")
+    failure = evidence.get("exec_failed") if isinstance(evidence, dict) else None
+    return {**failure, **detail} if isinstance(failure, dict) else detail
 
 
 def _refusal(seen: RunView, told: dict[str, object], command: Command) -> SupervisorError:

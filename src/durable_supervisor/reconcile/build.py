@@ -113,8 +113,11 @@ def log_lost(row: int, seen: Observation) -> Verdict:
 
 
 def exec_refused(row: int, seen: Observation) -> Verdict:
-    error = (seen.exec_failed or {}).get("error")
+    failure = seen.exec_failed or {}
+    error = failure.get("error")
     reason = error if isinstance(error, str) and error else Reason.EXEC_FAILED.value
+    if failure.get("step") == "worker":  # the error is none of the program's
+        reason = Reason.NO_WORKER.value
     return _verdict(VerdictKind.NOT_STARTED, row, seen, reason)
 
 

@@ -52,6 +52,7 @@ class Reason(StrEnum):
     LOG_CORRUPT = "log_corrupt"
     LOG_UNSYNCED = "log_unsynced"
     WORKER_LOST = "worker_lost"
+    NO_WORKER = "no_worker"
     EXIT_LOGGED = "exit_logged"
     EXIT_UNREADABLE = "exit_unreadable"
     EXEC_FAILED = "exec_failed"

@@ -80,8 +80,7 @@ class Workers:
                         return None
             elif self._ahead is not None and self._ahead.give(channel, log):
                 return None
-            pid = await self._blocking(lambda: spawn_worker(run_id, channel, log, missed))
-            self._reap_later(pid)
+            self._reap_later(await self._spawn(run_id, channel, log, log_path, missed))
             return None
         finally:
             if log >= 0:
@@ -103,6 +102,18 @@ class Workers:
             if missed is not None:
                 self._spare.drop(kept)
         return kept, missed
+
+    async def _spawn(self, run_id: str, channel: int, log: int, log_path: str, missed: str | None) -> int:
+        """The pid of a worker.  Raises OSError, of which the log knows as well."""
+        try:
+            pid: int = await self._blocking(lambda: spawn_worker(run_id, channel, log, missed))
+        except OSError as problem:
+            error = problem
+            from .unspawned import record  # hardly ever
+
+            await self._blocking(lambda: record(log, log_path, error))
+            raise
+        return pid
 
     def _ready_zygote(self) -> _Zygote | None:
         if self._zygote is not None and self._zygote.dead:

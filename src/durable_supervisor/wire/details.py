@@ -177,7 +177,7 @@ class Released(Open):
 
 
 class ExecFailed(Open):
-    """``error`` is the errno's name, ``step`` is cwd, resolve, host, terminal, exec or prepare."""
+    """``error`` is the errno's name, ``step`` is worker, cwd, resolve, host, terminal, exec or prepare."""
 
     errno: int
     error: str
