@@ -17,8 +17,8 @@ from durable_supervisor import Command, Observer, RunState, Supervisor, Terminal
 from durable_supervisor.model.view import RunView
 from durable_supervisor.process import inotify
 from durable_supervisor.process.identity import read_stat
+from durable_supervisor.process.pulse import Pulse
 from durable_supervisor.process.tree import children_of
-from durable_supervisor.supervisor import spare
 from tests.process.test_zygote import alive, worker_pid, zygotes
 from tests.support import eventually_async
 
@@ -188,7 +188,7 @@ async def test_stopped_with_its_next_run_in_its_socket_it_alone_has_that_run(
     async with busy(state_dir) as sup:
         await ended(sup, "true")
         worker = await the_free_worker()
-        monkeypatch.setattr(spare, "stands_still", _stop_just_after_the_look)
+        monkeypatch.setattr(Pulse, "stands_still", _stop_just_after_the_look)
         starting = asyncio.ensure_future(sup.start(command, request_id="one"))
         await eventually_async(lambda: (stat := read_stat(worker)) is not None and stat.state == "T")
         monkeypatch.undo()
@@ -209,8 +209,8 @@ async def test_stopped_with_its_next_run_in_its_socket_it_alone_has_that_run(
         assert book.read_text() == "ran\n"
 
 
-def _stop_just_after_the_look(pid: int) -> bool:
-    os.kill(pid, signal.SIGSTOP)
+def _stop_just_after_the_look(pulse: Pulse) -> bool:
+    os.kill(pulse.pid, signal.SIGSTOP)
     return False
 
 

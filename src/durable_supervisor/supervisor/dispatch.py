@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 from ..journal.connection import Journal
 from ..journal.rows import Admission, RunRow
@@ -24,7 +24,8 @@ from .ahead import WorkerAhead
 from .intent import AdmitWork
 from .links import OnNews, Word, WorkerLink
 from .opening import Identity
-from .slots import Slots
+from .patience import Patience
+from .slots import Key, Slots
 from .state_dir import StateDir
 from .workers import Workers
 
@@ -59,8 +60,8 @@ class Dispatcher:
         self._blocking = blocking
         self._on_news = on_news
         self._workers = Workers(blocking, zygote)
-        # Of each request id that somebody is starting: a lock lives as long as anyone holds or awaits it.
-        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._under_way: dict[Key, asyncio.Future[None]] = {}  # of each request id that somebody is starting
+        self._patience = Patience(FIRST_WORD_SECONDS)
         self._slots = slots
 
     def close(self) -> None:
@@ -75,9 +76,14 @@ class Dispatcher:
         Raises ``IDEMPOTENCY_CONFLICT``, ``CAPACITY_EXHAUSTED``, ``NO_SPACE``, ``JOURNAL_BEHIND``, what
         the journal raises, and ConnectionResetError for a call that was given up, of which nothing is left.
         """
-        turn = self._turns.setdefault(prepared.key, asyncio.Lock())
-        async with turn:
+        while (earlier := self._under_way.get(prepared.key)) is not None:
+            await asyncio.wait((earlier,))
+        self._under_way[prepared.key] = ours = asyncio.get_running_loop().create_future()
+        try:
             return await self._start(prepared)
+        finally:
+            del self._under_way[prepared.key]
+            ours.set_result(None)
 
     async def _start(self, prepared: Prepared) -> tuple[Admission, str]:
         if prepared.host.hung_up():
@@ -135,7 +141,17 @@ class Dispatcher:
             link.hang_up()
             return "closed"
         failpoint("start.handed_over")
-        return await _first_word(link)
+        return await self._first_word(link)
+
+    async def _first_word(self, link: WorkerLink) -> str:
+        late = partial(link.say_first, NOT_KNOWN)  # a silent worker is not a dead one
+        self._patience.begin(late)
+        try:
+            word = await link.first_word
+        finally:
+            self._patience.end(late)
+        failpoint("start.answered")
+        return word
 
     async def until_ended(self, run_id: str, timeout: float | None) -> bool:
         """Return when its worker says that all is over, or in time.  False: it said so, or is not ours."""
@@ -151,14 +167,3 @@ class Dispatcher:
             if link.worker is not None:
                 self._workers.back(link.worker)
         self._on_news(link, word)
-
-
-async def _first_word(link: WorkerLink) -> str:
-    # A silent worker is not a dead one.
-    patience = asyncio.get_running_loop().call_later(FIRST_WORD_SECONDS, link.say_first, NOT_KNOWN)
-    try:
-        word = await link.first_word
-    finally:
-        patience.cancel()
-    failpoint("start.answered")
-    return word

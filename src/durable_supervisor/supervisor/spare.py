@@ -11,10 +11,10 @@ import socket
 
 from ..process import forks
 from ..process.channel import send_fds
-from ..process.identity import stands_still
+from ..process.pulse import Pulse
 from ..worker.spec import SHORT_RUN_SECONDS
 
-_MOST = 32  # at work or not; each costs us a descriptor
+_MOST = 32  # at work or not; each costs us two descriptors
 _IDLE_SECONDS = 3.0  # then a quiet supervisor has no more processes than before
 
 
@@ -23,20 +23,24 @@ class KeptWorker:
 
     def __init__(self, end: socket.socket, now: float) -> None:
         self._end = end
-        self._pid = 0
+        self._pulse: Pulse | None = None
         self.since = now  # it has its run, or waits for one
         self.free = False
         end.setblocking(False)
 
     def freed(self, pid: int) -> None:
         """It says itself that it has no run now."""
-        self._pid = pid
+        if self._pulse is None:
+            try:
+                self._pulse = Pulse(pid)
+            except OSError:  # short of descriptors, or it is gone: it is not used again
+                return
         self.free = True
 
     def give(self, log: int, channel: int) -> bool:
         """Hand it a run.  False: it has not got it, and never will have one."""
         try:
-            if stands_still(self._pid):  # and so would the run
+            if self._pulse is None or self._pulse.stands_still():  # and so would the run
                 return False
             send_fds(self._end, b"\1", [log, channel])
         except OSError:  # it was killed meanwhile
@@ -47,6 +51,8 @@ class KeptWorker:
     def close(self) -> None:
         """It ends with the run that it has.  Idempotent."""
         forks.close_socket(self._end)
+        if self._pulse is not None:
+            self._pulse.close()
 
 
 class SpareWorkers:

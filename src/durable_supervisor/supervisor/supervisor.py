@@ -285,7 +285,7 @@ class Supervisor(Observer):
         queueing = Queueing(queue, priority)
         prepared = Prepared(request, host or read_host(), self._identity.key, queueing, window=window)
         check_in_place(self._place, self._journal_inode)
-        return await asyncio.shield(self._tasks.spawn(self._starter.start(prepared)))
+        return await self._tasks.finish(self._starter.start(prepared))
 
     def capacity(self) -> Capacity:
         """The limits, and how many runs hold a slot and wait for one now."""

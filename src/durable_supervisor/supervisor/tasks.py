@@ -30,6 +30,15 @@ class Tasks:
         task.add_done_callback(self._done)
         return task
 
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """What ``work`` answers.  It goes on to its end, also where its caller is cancelled.
+
+        As `asyncio.shield` of a task, whose answer comes a turn of the loop later.
+        """
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        _ = self.spawn(_tell(work, answer))
+        return await answer
+
     def spawn_unawaited(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin work that nobody awaits: its failure is told to the host's logging, and is no other's."""
         _ = self.spawn(_guarded(work))
@@ -55,6 +64,20 @@ class Tasks:
 def is_passing(error: Exception) -> bool:
     """Is the same worth trying again in a moment?"""
     return error.retryable if isinstance(error, SupervisorError) else is_shortage(error)
+
+
+async def _tell(work: Coroutine[Any, Any, T], answer: asyncio.Future[T]) -> None:
+    try:
+        result = await work
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is the caller's)
+        if not answer.done():  # else that was cancelled
+            answer.set_exception(error)
+    except BaseException:  # the loop ends
+        answer.cancel()
+        raise
+    else:
+        if not answer.done():
+            answer.set_result(result)
 
 
 async def _guarded(work: Coroutine[Any, Any, None]) -> None:

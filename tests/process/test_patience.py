@@ -1,0 +1,36 @@
+"""One timer for all who are waited for at once, and none where nobody is."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from durable_supervisor.supervisor.patience import Patience
+from tests.support import eventually_async
+
+
+async def test_who_is_still_waited_for_is_called_back_in_turn() -> None:
+    called: list[str] = []
+    patience = Patience(0.01)
+    late = {name: partial(called.append, name) for name in ("first", "answered", "second")}
+    for one in late.values():
+        patience.begin(one)
+    patience.end(late["answered"])
+    await eventually_async(lambda: called == ["first", "second"])
+    patience.begin(late["answered"])
+    await eventually_async(lambda: called == ["first", "second", "answered"])
+
+
+async def test_nothing_is_left_in_the_loop_where_nobody_waits() -> None:
+    patience = Patience(3600)
+    late = partial(print, "late")
+    patience.begin(late)
+    assert _timers()
+    patience.end(late)
+    patience.end(late)
+    assert not _timers()
+
+
+def _timers() -> list[asyncio.TimerHandle]:
+    scheduled: list[asyncio.TimerHandle] = vars(asyncio.get_running_loop())["_scheduled"]
+    return [timer for timer in scheduled if not timer.cancelled() and "Patience" in repr(timer)]
