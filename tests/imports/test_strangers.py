@@ -60,6 +60,11 @@ def _flipped(found: dict[str, bytes]) -> None:
         found[name] = found[name][:at] + b"OUT\n" + found[name][at + 4 :]
 
 
+def _told_twice(found: dict[str, bytes]) -> None:
+    """Its owner is one for who takes the first, another for who takes the last."""
+    found["run.json"] = b'{"owner": "root", ' + found["run.json"].lstrip()[1:]
+
+
 GOOD = {"kind": "exited", "code": 0, "signal": None}
 
 
@@ -109,6 +114,7 @@ LIES: dict[str, Change] = {
     "another time": saying("run.json", created_at="2020-01-01T00:00:00.000000Z"),
     "an end of three documents": _ended_well,
     "an end not in its journal": together(_ended_well, saying("journal.json", run__state="running")),
+    "a name that is there twice": _told_twice,
     "an outcome beside its receipt": saying("run.json", outcome=GOOD),
     "collected since": saying("run.json", collected_at="2026-01-01T00:00:00.000000Z"),
     "true for a number": saying("run.json", head=True),

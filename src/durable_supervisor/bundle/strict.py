@@ -6,10 +6,10 @@ import json
 import math
 from typing import Any, NoReturn
 
+from ..runlog.format import is_too_deep
 from .contents import FormatError
 
 MAX_VALUES = 4_000_000  # in one document
-MAX_DEPTH = 64  # ours have a tenth of it; what nests deeper, json could read and then not write
 _NUMBERS = range(-(1 << 63), 1 << 64)
 
 
@@ -19,12 +19,26 @@ def object_of(name: str, content: bytes) -> dict[str, Any]:
     if sum(map(content.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise FormatError(f"{name} has too many values")
     try:
-        form = json.loads(content, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
+        form = json.loads(
+            content,
+            parse_constant=_no_number,
+            parse_float=_finite,
+            parse_int=_whole,
+            object_pairs_hook=_object,
+        )
     except (ValueError, RecursionError):
         raise FormatError(f"{name} is not JSON") from None
     if not isinstance(form, dict):
         raise FormatError(f"{name} is not a JSON object")
-    _check_depth(name, form)
+    if is_too_deep(form):
+        raise FormatError(f"{name} is nested too deeply")
+    return form
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    form = dict(pairs)
+    if len(form) != len(pairs):
+        raise ValueError("a name is there twice")  # readers differ in which of the two counts
     return form
 
 
@@ -44,13 +58,3 @@ def _whole(text: str) -> int:
     if number not in _NUMBERS:
         raise ValueError("a number of more than 64 bits")
     return number
-
-
-def _check_depth(name: str, form: dict[str, Any]) -> None:
-    level: list[Any] = [form]
-    for _ in range(MAX_DEPTH):
-        inner = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
-        level = [child for child in inner if isinstance(child, dict | list)]
-        if not level:
-            return
-    raise FormatError(f"{name} is nested too deeply")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from durable_supervisor.model.confining import confined_words
 from durable_supervisor.model.events import Kind
-from durable_supervisor.model.quantities import size
+from durable_supervisor.model.quantities import number, size
 from durable_supervisor.model.start_failure import start_failure_words
 from durable_supervisor.model.states import OPEN_STATES
 
@@ -183,9 +183,9 @@ def _dropped(detail: Form) -> str:
 def _finished(detail: Form) -> str:
     outcome = detail.get("outcome")
     words = [outcome_word(outcome) if isinstance(outcome, Mapping) else "finished"]
-    duration, survivors = detail.get("duration"), detail.get("survivors")
-    if isinstance(duration, int | float):
-        words.append(f"after {span(float(duration))}")
+    duration, survivors = number(detail.get("duration")), detail.get("survivors")
+    if duration is not None:
+        words.append(f"after {span(duration)}")
     if isinstance(survivors, list) and survivors:
         words.append(f"{len(survivors)} survivors")
     if detail.get("incomplete"):

@@ -32,6 +32,7 @@ SYNC = 3  # meta {"synced"}: all bytes of this file before that offset are on th
 STREAMS = ("stdout", "stderr")
 MAX_META = 16 << 20
 MAX_DATA = 16 << 20
+MAX_DEPTH = 64  # of JSON; ours has a tenth of it, and what nests deeper can be read and then not be written
 
 _SEGMENT = Struct("<8sHHIII")
 RECORD = Struct("<4sBBHIIQQQII")
@@ -43,13 +44,21 @@ RECORD_SIZE = RECORD.size
 _HEAD_SIZE = _RECORD_HEAD.size
 
 _encode = compact_encoder(allow_nan=False)
+_INFINITY = float("inf")
 
 
 def _no_number(word: str) -> None:
     raise ValueError(f"{word} is no number")  # json takes NaN and Infinity; no writer of ours writes them
 
 
-_decoder = json.JSONDecoder(parse_constant=_no_number)
+def _finite(text: str) -> float:
+    number = float(text)
+    if abs(number) == _INFINITY:
+        raise ValueError("a number beyond all numbers")  # as 1e999 is
+    return number
+
+
+_decoder = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite)
 
 RecordFields = tuple[int, int, int, int, int, int, int, int]
 """type, flags, meta length, data length, seq, wall ns, elapsed ns, body CRC"""
@@ -205,9 +214,22 @@ def encode_json(form: dict[str, object]) -> bytes:
 
 
 def decode_json(text: bytes) -> dict[str, object] | None:
-    """A JSON object, or None for anything else."""
+    """A JSON object that can be written again, or None for anything else."""
     try:
         form = _decoder.decode(text.decode("ascii"))
     except (ValueError, RecursionError):
         return None
-    return form if isinstance(form, dict) else None
+    if not isinstance(form, dict) or (text.count(b"{") + text.count(b"[") > MAX_DEPTH and is_too_deep(form)):
+        return None
+    return form
+
+
+def is_too_deep(form: dict[str, object]) -> bool:
+    """Does it nest deeper than `MAX_DEPTH`?"""
+    level: list[dict[str, object] | list[object]] = [form]
+    for _ in range(MAX_DEPTH):
+        inner = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
+        level = [child for child in inner if isinstance(child, dict | list)]
+        if not level:
+            return False
+    return True

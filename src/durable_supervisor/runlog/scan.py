@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from durable_supervisor.model.events import Event, Kind
+from durable_supervisor.model.events import ALL_KINDS, Event, Kind
 
 from .format import (
     EVENT,
@@ -27,10 +27,16 @@ from .format import (
     header_length,
 )
 
+TYPE_CHECKING = False  # importing typing would cost every worker's start some milliseconds
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
 _WINDOW = 272 * 1024  # a record of the most output that a worker reads at once
 _NEAR = 16 * 1024  # this much is read faster than it is halved
 _FIRST_WINDOW = 16 * 1024  # a small run's whole log in one read
 _PREFIX, _SUFFIX = b'{"offset":', b"}"
+_MOST_DIGITS = 18  # of an offset: all that are fewer than 2**63
+_LONGEST_KIND = 64
 
 
 class Record:
@@ -185,15 +191,15 @@ class Scanner:
             return None
         if rtype == OUTPUT:
             stream = STREAMS[1] if flags == 2 else STREAMS[0]
-            detail: dict[str, object] | None = {"stream": stream, "offset": _output_offset(meta)}
-            return Record(fields, offset, meta, data, Kind.OUTPUT, detail or {})
+            detail: dict[str, object] = {"stream": stream, "offset": _output_offset(meta)}
+            return Record(fields, offset, meta, data, Kind.OUTPUT, detail)
         form = decode_json(meta)
         if form is None:
             return None
         if rtype == SYNC:
             return Record(fields, offset, meta, data, "", form)
         kind, inner = form.get("kind"), form.get("detail")
-        if rtype != EVENT or not isinstance(kind, str) or not isinstance(inner, dict):
+        if rtype != EVENT or not is_kind(kind) or not isinstance(inner, dict):
             return None
         return Record(fields, offset, meta, data, kind, inner)
 
@@ -238,8 +244,18 @@ class Scanner:
 def _output_offset(meta: bytes) -> int:
     if meta.startswith(_PREFIX) and meta.endswith(_SUFFIX):
         digits = meta[len(_PREFIX) : -1]
-        if digits.isdigit():
+        if digits.isdigit() and len(digits) <= _MOST_DIGITS:
             return int(digits)
     form = decode_json(meta) or {}
     value = form.get("offset")
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and abs(value) < 10**_MOST_DIGITS else 0
+
+
+def is_kind(word: object) -> TypeGuard[str]:
+    """May it stand for what an event is, also in a version to come?  Readers print and send it as it is.
+
+    Output has records of its own.
+    """
+    if not isinstance(word, str) or len(word) > _LONGEST_KIND or word == Kind.OUTPUT:
+        return False
+    return word in ALL_KINDS or (word.isascii() and word.replace(".", "").replace("_", "").isalnum())

@@ -80,9 +80,14 @@ class Workshop:
         sync_all(self._path)
         failpoint("import.synced")
         folder = self._place.imported
-        os.rename(self._path, os.path.join(folder, name_of(serial, staged.manifest.run_id)))
+        home = os.path.join(folder, name_of(serial, staged.manifest.run_id))
+        os.rename(self._path, home)
         failpoint("import.renamed")
-        fsync_dir(folder)
+        try:
+            fsync_dir(folder)
+        except OSError:
+            os.rename(home, self._path)  # its name may not last: it is refused, so nothing of it may be seen
+            raise
 
     def clear(self) -> None:
         """Remove what there is, as far as that can be done."""

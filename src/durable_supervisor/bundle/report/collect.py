@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from ...model.events import Event, Kind
@@ -13,7 +13,7 @@ from ...model.states import RunState
 from ..timebase import Timebase
 from .pane import Pane
 from .rates import Rates
-from .words import event_words, gap_words, signal_word
+from .words import clipped, event_words, gap_words, signal_word
 
 T = TypeVar("T")
 
@@ -101,14 +101,14 @@ class Collector:
             self.pane.add(stream, seconds, event.seq, event.data)
             return
         if event.kind == Kind.OUTPUT_DROPPED:
-            self.pane.note(seconds, event.seq, gap_words(event.detail))
+            self.pane.note(seconds, event.seq, clipped(gap_words(event.detail)))
         self.entries.add(Entry(event.seq, seconds, event.kind, event_words(event.kind, event.detail)))
         state = _STATES.get(event.kind)
         if state is not None:
             self.phases.add(Phase(seconds, state))
         mark = _mark(seconds, event.kind, event.detail)
         if mark is not None:
-            self.marks.add(mark)
+            self.marks.add(replace(mark, label=clipped(mark.label)))
 
     def finish(self) -> None:
         """No more will come."""

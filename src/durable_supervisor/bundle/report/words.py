@@ -104,7 +104,11 @@ def moment(iso: object) -> str:
 
 def event_words(kind: str, detail: Form) -> str:
     """What an event that is not output says, in a few words."""
-    words = _EVENTS.get(kind, flat)(detail)
+    return clipped(_EVENTS.get(kind, flat)(detail))
+
+
+def clipped(words: str) -> str:
+    """A stranger's log may have megabytes where we have a word."""
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
 
 
