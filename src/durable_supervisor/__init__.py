@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .model.backup import BackupReport
     from .model.capabilities import Capabilities, Capability
     from .model.collecting import GcReport
-    from .model.command import Command, Completion, Limits, OnLimit, Terminal
+    from .model.command import Command, Completion, Limits, OnLimit
     from .model.errors import ErrorCode, Phase, SupervisorError
     from .model.events import Event, Kind
     from .model.importing import ImportReport
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .model.result import RunFailedError, RunResult
     from .model.run import Run
     from .model.states import RunState
+    from .model.terminal import Terminal
     from .model.verify import Finding, VerifyReport
     from .model.view import RunView
     from .supervisor.attach import Attachment
@@ -98,7 +99,7 @@ _MODULES = {
     "Stream": "api.stream",
     "Supervisor": "supervisor.supervisor",
     "SupervisorError": "model.errors",
-    "Terminal": "model.command",
+    "Terminal": "model.terminal",
     "VerifyReport": "model.verify",
     "backup": "upkeep.backup",
     "capabilities": "supervisor.capabilities",

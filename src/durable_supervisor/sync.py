@@ -23,10 +23,11 @@ from .api.shared import shared
 from .api.whose import is_client, not_a_supervisor, twin
 from .model.answers import ControlReceipt, StopReceipt
 from .model.arguments import BytesLike
-from .model.command import Command, Terminal
+from .model.command import Command
 from .model.errors import invalid
 from .model.events import Event
 from .model.result import RunResult
+from .model.terminal import Terminal
 from .supervisor.supervisor import Supervisor
 
 if TYPE_CHECKING:

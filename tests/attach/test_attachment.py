@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Attachment, ErrorCode, Kind, Observer, Run, SupervisorError
-from durable_supervisor.model.command import Terminal
+from durable_supervisor.model.terminal import Terminal
 from tests.attach.programs import until
 from tests.cli.helpers import environment
 from tests.contract.peers import socket_of

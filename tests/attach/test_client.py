@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from durable_supervisor import ErrorCode, Kind, Observer, SupervisorError
 from durable_supervisor.client.aio import AsyncClient
-from durable_supervisor.model.command import Terminal
+from durable_supervisor.model.terminal import Terminal
 from tests.attach.programs import until
 from tests.attach.sockets import serving
 from tests.cli.helpers import environment

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from durable_supervisor import Client, ErrorCode, Kind, SupervisorError
 from durable_supervisor.client.attach_sync import SyncAttachment
-from durable_supervisor.model.command import Terminal
+from durable_supervisor.model.terminal import Terminal
 from tests.attach.sockets import serving
 from tests.contract.runs import Runs, check_gapless
 from tests.support import eventually, eventually_async

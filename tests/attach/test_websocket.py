@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 
 from durable_supervisor import Kind
-from durable_supervisor.model.command import Terminal
+from durable_supervisor.model.terminal import Terminal
 from durable_supervisor.server.peers import Caller
 from tests.attach.sockets import Service, Viewer, serving
 from tests.contract.runs import Runs

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Policy
-from durable_supervisor.model.command import Terminal
+from durable_supervisor.model.terminal import Terminal
 from durable_supervisor.sandbox.files import landlock
 from tests.policy.confined import Confined, attempts, done
 from tests.policy.conftest import Hostile

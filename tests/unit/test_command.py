@@ -20,10 +20,10 @@ from durable_supervisor.model.command import (
     Completion,
     Limits,
     OnLimit,
-    Terminal,
 )
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
 from durable_supervisor.model.request import DEFAULT_OWNER, StartRequest, check_request_id
+from durable_supervisor.model.terminal import Terminal
 from durable_supervisor.model.winsize import MAX_SIDE
 
 SECRET = "hunter2hunter2"

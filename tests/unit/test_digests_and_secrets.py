@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hmac
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_supervisor.model.command import Command, Limits, Terminal
+from durable_supervisor.model.command import Command, Limits
 from durable_supervisor.model.digest import FIELDS, differing_fields, field_digest, request_digests
+from durable_supervisor.model.hmac_sha256 import hmac_sha256
 from durable_supervisor.model.policy import Policy
 from durable_supervisor.model.request import Lifetime, StartRequest
 from durable_supervisor.model.secrets import (
@@ -19,6 +21,7 @@ from durable_supervisor.model.secrets import (
     redact_text,
     secret_values,
 )
+from durable_supervisor.model.terminal import Terminal
 
 KEY = bytes(range(32))
 ASKED: dict[str, Any] = {
@@ -52,7 +55,7 @@ def digests(
         command=Command(**{**ASKED, **command}),
         request_id="r",
         limits=limits or Limits(),
-        completion=completion,  # type: ignore[arg-type]
+        completion=completion,
         policy=policy,
         lifetime=lifetime,
     )
@@ -181,3 +184,10 @@ def test_no_secret_survives_in_a_text(secrets: list[str], parts: list[str]) -> N
     text = "".join(part + secret for part, secret in zip(parts, secrets * 5, strict=False))
     redacted = redact_text(text, secret_values(secrets, {}, {}))
     assert not any(secret in redacted for secret in secrets)
+
+
+@pytest.mark.parametrize("key", [b"", b"k", KEY, b"x" * 64, b"x" * 65, bytes(range(256))], ids=len)
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 1000, 256 * 1024, 256 * 1024 + 1])
+def test_the_digest_is_that_of_the_standard_library(key: bytes, size: int) -> None:
+    text = bytes(range(251)) * (size // 251 + 1)
+    assert hmac_sha256(key, text[:size]) == hmac.digest(key, text[:size], "sha256")

@@ -9,10 +9,11 @@ from typing import Any, Self, Unpack
 
 from ..model.answers import ControlReceipt, StopReceipt
 from ..model.arguments import BytesLike
-from ..model.command import STDIN_OPEN, Command, Limits, Terminal
+from ..model.command import STDIN_OPEN, Command, Limits
 from ..model.errors import invalid
 from ..model.events import Event
 from ..model.result import RunResult
+from ..model.terminal import Terminal
 from ..supervisor.pending import Opening
 from .asked import Asked, Options, ask
 from .ending import events_of

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from durable_supervisor.model.command import Terminal
 from durable_supervisor.model.errors import SupervisorError, invalid
+from durable_supervisor.model.terminal import Terminal
 from durable_supervisor.model.winsize import MAX_SIDE
 
 _SIZE = re.compile(r"([0-9]{1,9})x([0-9]{1,9})", re.ASCII)

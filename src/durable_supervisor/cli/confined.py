@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from durable_supervisor.model.enforcement import AXES
+from durable_supervisor.model.enforcement import AXES, BACKENDS, LEVELS, NETWORKS
 from durable_supervisor.model.errors import invalid
-from durable_supervisor.model.policy import BACKENDS, LEVELS, NETWORKS, Access, Grant, Policy
 
 from . import parse
 from .declared import Option, one_of
+
+if TYPE_CHECKING:
+    from durable_supervisor.model.policy import Grant, Policy
 
 Network = Annotated[
     str | None,
@@ -65,8 +67,6 @@ FileSize = Annotated[
 ]
 MaxStdin = Annotated[str | None, Option("--max-stdin", metavar="SIZE", help="Bytes of stdin in all.")]
 
-_ACCESSES = [one.value for one in Access]
-
 
 def policy(words: Mapping[str, Any]) -> Policy | None:
     """From the options by name; None where none of them is given.  Raises INVALID_REQUEST."""
@@ -77,7 +77,11 @@ def policy(words: Mapping[str, Any]) -> Policy | None:
         "enforcement": _enforcement(words["enforcement"]) if words["enforcement"] else None,
     }
     given = {name: value for name, value in asked.items() if value is not None}
-    return Policy(**given) if given else None
+    if not given:
+        return None
+    from durable_supervisor.model.policy import Policy  # most starts have none
+
+    return Policy(**given)
 
 
 def limits(words: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,10 +105,12 @@ def limits(words: Mapping[str, Any]) -> dict[str, Any]:
 
 def _grant(word: str) -> Grant:
     """``PATH:ACCESS``; what does not end with an access is a path as it stands."""
+    from durable_supervisor.model.policy import Access, Grant
+
     path, colon, access = word.rpartition(":")
-    if not colon or access not in _ACCESSES:
+    if not colon or access not in list(Access):
         if path and os.path.exists(path) and not os.path.lexists(word):  # a slip, not a name with a colon
-            raise invalid("policy.filesystem", f"has an access other than {', '.join(_ACCESSES)}")
+            raise invalid("policy.filesystem", f"has an access other than {', '.join(Access)}")
         path, access = word, Access.READ.value
     if not path:
         raise invalid("policy.filesystem", "has a grant without a path", "--grant /repo:read")

@@ -21,7 +21,7 @@ _CAUSES = {
     "worker_terminated": "its worker was told to end",
     "host_gone": "the process that asked for it is gone",
 }
-_GENERATED = re.compile(r"req-[0-9a-z]{16}")
+_GENERATED = r"req-[0-9a-z]{16}"
 
 
 def state_word(form: Form) -> str:
@@ -86,7 +86,7 @@ def not_started_reason(form: Form) -> str:
 
 def is_generated(request_id: str) -> bool:
     """An id that nobody chose tells nothing to a person."""
-    return _GENERATED.fullmatch(request_id) is not None
+    return re.fullmatch(_GENERATED, request_id) is not None
 
 
 def command_line(argv: object) -> str:

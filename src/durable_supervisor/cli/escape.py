@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import codecs
 import re
+from functools import cache
 
 # C0 but tab and newline; DEL; C1 (a lone 0x9b is CSI); bidirectional overrides and isolates
 # (Unicode TR 9), which make text read other than it is; line and paragraph separators; lone surrogates.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-_UNSAFE_IN_LINE = re.compile(_UNSAFE.pattern[:-1] + "\t\n]")
+_UNSAFE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 
 
 def escape_text(text: str) -> str:
     """One line: control characters, tabs and newlines included, become visible escapes."""
-    return _UNSAFE_IN_LINE.sub(_visible, text)
+    if text.isascii() and text.isprintable():  # nearly always, and then without what looks closer
+        return text
+    return _unsafe("\t\n").sub(_visible, text)
 
 
 class StreamEscaper:
@@ -54,7 +54,13 @@ class StreamEscaper:
         if text.endswith("\r"):
             self._held_return = True
             text = text[:-1]
-        return _UNSAFE.sub(_visible, text.replace("\r\n", "\n"))
+        return _unsafe().sub(_visible, text.replace("\r\n", "\n"))
+
+
+@cache
+def _unsafe(besides: str = "") -> re.Pattern[str]:
+    """Compiled at the first need, which takes as long as a twelfth of a bare interpreter."""
+    return re.compile(f"[{_UNSAFE}{besides}]")
 
 
 def _visible(match: re.Match[str]) -> str:

@@ -9,15 +9,16 @@ from collections.abc import Iterable, Mapping
 
 from durable_supervisor.model.errors import SupervisorError, invalid
 
-_SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s|m|h|d)", re.IGNORECASE | re.ASCII)
+# Compiled where they are needed: most command lines have no such word.
+_SIZE = r"(?ia)([0-9]+)\s*([kmgt]?)(?:i?b)?"
+_DURATION = r"(?ia)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s|m|h|d)"
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def size(option: str, text: str) -> int:
     """Bytes: ``1000``, ``64K``, ``64M``, ``1G`` (powers of 1024; ``MB`` and ``MiB`` mean the same)."""
-    match = _SIZE.fullmatch(text.strip())
+    match = re.fullmatch(_SIZE, text.strip())
     if match is None:
         raise invalid(option, "is not a size", "give bytes, or a number with K, M, G or T, such as 64M")
     return int(match[1]) * int(1024 ** _POWERS[match[2].lower()])
@@ -27,7 +28,7 @@ def seconds(option: str, text: str | None) -> float | None:
     """Seconds: ``90``, ``0.5``, ``500ms``, ``10m``, ``2h``, ``1d``.  The model judges the number."""
     if text is None:
         return None
-    match = _DURATION.fullmatch(text.strip())
+    match = re.fullmatch(_DURATION, text.strip())
     if match is not None:
         return float(match[1]) * _SECONDS[match[2].lower()]
     try:
@@ -53,7 +54,8 @@ def whole(option: str, text: str, *, least: int = 0) -> int:
 
 def priority(text: str) -> int:
     """A whole number, also below 0; its bounds are the supervisor's."""
-    if not re.fullmatch(r"[+-]?[0-9]{1,9}", text):
+    digits = text[1:] if text.startswith(("+", "-")) else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
         raise invalid("priority", "must be a whole number", "0 is the usual one, more goes first")
     return int(text)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from durable_supervisor.model.command import Command, Completion, Limits, OnLimit
 from durable_supervisor.model.errors import invalid
@@ -17,8 +17,10 @@ from durable_supervisor.model.secrets import secret_values
 from durable_supervisor.model.tokens import redact
 
 from . import confined, parse
-from .asked_terminal import asked_terminal
 from .declared import Argument, Option, one_of
+
+if TYPE_CHECKING:
+    from durable_supervisor.model.terminal import Terminal
 
 Argv = Annotated[
     list[str],
@@ -190,8 +192,16 @@ def _command(words: Mapping[str, Any]) -> Command:
         secret_env=parse.secret_pairs(words["secret_env"] or (), os.environ),
         inherit_env=tuple(words["inherit_env"] or ()),
         stdin=stdin_of(words["stdin"]),
-        pty=asked_terminal(words, os.environ),
+        pty=_terminal(words),
     )
+
+
+def _terminal(words: Mapping[str, Any]) -> Terminal | None:
+    if not words["pty"] and words["size"] is None and words["term"] is None:
+        return None
+    from .asked_terminal import asked_terminal
+
+    return asked_terminal(words, os.environ)
 
 
 def _directory(word: str | None) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from .arguments import terminal_size
 from .errors import invalid
 from .secrets import MIN_SECRET_BYTES
+
+if TYPE_CHECKING:
+    from .terminal import Terminal
 
 MIB = 1024 * 1024
 DEFAULT_GRACE = 10.0
@@ -26,7 +27,6 @@ STDIN_OPEN: Final = "open"  # keep the program's stdin open for later `write_std
 # The dynamic loader runs these before the program's own first instruction (ld.so(8)).
 LOADER_VARIABLES = frozenset({"LD_PRELOAD", "LD_AUDIT"})
 LOADER_PREFIXES = ("DYLD_",)
-_TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}")  # names of terminfo(5) entries
 
 
 class OnLimit(StrEnum):
@@ -128,26 +128,7 @@ class Limits:
         return {name: value for name, value in found.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terminal:
-    """A pseudo-terminal for the program: its size in characters, and its kind (``TERM``)."""
-
-    columns: int = 80
-    rows: int = 24
-    term: str = "xterm-256color"
-
-    def __post_init__(self) -> None:
-        for name in ("columns", "rows"):
-            terminal_size(f"pty.{name}", getattr(self, name))
-        if not isinstance(self.term, str) or not _TERM.fullmatch(self.term):
-            raise invalid("pty.term", "must be the name of a terminal type", "such as xterm-256color")
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON form; the keys are the field names."""
-        return {"columns": self.columns, "rows": self.rows, "term": self.term}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Command:
     """One invocation, without a shell.
 
@@ -196,8 +177,10 @@ class Command:
             _secret(f"secret_env[{name}]" if name else "secrets", value)
         if not (self.stdin is None or isinstance(self.stdin, bytes) or self.stdin == STDIN_OPEN):
             raise invalid("stdin", "must be None, bytes or 'open'")
-        if self.pty is not None and not isinstance(self.pty, Terminal):
-            raise invalid("pty", "must be None or a Terminal", "Terminal(columns=120, rows=40)")
+        if self.pty is not None:
+            from .terminal import check_terminal
+
+            check_terminal(self.pty)
         if not isinstance(self.redact_tokens, bool):
             raise invalid("redact_tokens", "must be true or false")
 

@@ -7,12 +7,12 @@ of it: a program upgraded behind the same name is still the same request.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Mapping
 from functools import lru_cache
 
 from .command import STDIN_OPEN
 from .compact import compact_encoder
+from .hmac_sha256 import hmac_sha256
 from .request import Lifetime, StartRequest
 
 FIELDS = ("argv", "cwd", "env", "inherit_env", "stdin", "limits", "completion", "pty", "policy", "lifetime")
@@ -58,7 +58,7 @@ def _digest(key: bytes, name: str, value: bytes) -> str:
 
 def field_digest(key: bytes, name: str, value: bytes) -> str:
     """HMAC-SHA-256 over the field's name and value, 32 hex characters (128 bits)."""
-    return hmac.digest(key, name.encode() + b"\0" + value, "sha256").hex()[:32]
+    return hmac_sha256(key, name.encode() + b"\0" + value).hex()[:32]
 
 
 _common_digest = lru_cache(maxsize=64)(field_digest)

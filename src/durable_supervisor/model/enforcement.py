@@ -5,6 +5,11 @@ from __future__ import annotations
 # In the order in which reports show them.
 AXES = ("tree", "files", "network", "memory", "cpu", "processes", "open_files", "file_size", "privileges")
 
+# What a policy may say of them: see `policy.Policy`.
+NETWORKS = ("host", "none", "loopback")
+LEVELS = ("best_effort", "required")
+BACKENDS = ("auto", "landlock", "bubblewrap")
+
 FULL = "full"  # as asked, for the whole tree
 PARTIAL = "partial"  # something weaker: the reason says what it lacks
 NONE = "none"

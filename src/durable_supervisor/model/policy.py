@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, cast
 
-from .enforcement import AXES
+from .enforcement import AXES, BACKENDS, LEVELS, NETWORKS
 from .errors import invalid
 
 MAX_GRANTS = 256
@@ -21,9 +21,6 @@ MAX_GRANTED_BYTES = 64 * 1024  # of all their paths: every segment of a run's lo
 Network = Literal["host", "none", "loopback"]
 Level = Literal["best_effort", "required"]
 FilesBackend = Literal["auto", "landlock", "bubblewrap"]
-NETWORKS = ("host", "none", "loopback")
-LEVELS = ("best_effort", "required")
-BACKENDS = ("auto", "landlock", "bubblewrap")
 
 
 class Access(StrEnum):

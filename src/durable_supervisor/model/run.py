@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .schema import schema_name
 from .states import RunState
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """The durable answer to `start`.  ``admission``: ``new``, ``existing`` or ``retry``.
 
     ``reason``: why it is not_started, unknown or quarantined already.

@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import re
-import shlex
 import stat
 import time
 from typing import NamedTuple
@@ -24,7 +23,7 @@ MIN_FREE_BYTES = 16 * 1024 * 1024
 KEY_BYTES = 32
 IMPORTED = "imported"  # a folder
 _POLL_SECONDS = 0.02
-_OCTAL = re.compile(rb"\\([0-7]{3})")  # how mountinfo writes spaces and backslashes
+_OCTAL = rb"\\([0-7]{3})"  # how mountinfo writes spaces and backslashes
 
 # Never follows a link, never waits for the other end of a FIFO.
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -128,6 +127,8 @@ def check(place: StateDir) -> bool:
             "choose a directory of your own with --state-dir, or run as its owner",
         )
     if status.st_mode & 0o077:
+        import shlex
+
         raise _refused(
             shown,
             f"is open to others (mode {stat.S_IMODE(status.st_mode):04o})",
@@ -176,11 +177,15 @@ def file_system_of(path: str, table: bytes) -> str:
         fields = left.split(b" ")
         if len(fields) < 5:
             continue
-        mount = _OCTAL.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), fields[4])
+        mount = fields[4] if b"\\" not in fields[4] else _without_escapes(fields[4])
         inside = real == mount or real.startswith(mount.rstrip(b"/") + b"/")
         if inside and len(mount) >= len(best):  # a later line may cover an earlier one
             best, kind = mount, right.split(b" ")[0]
     return kind.decode("ascii", "replace")
+
+
+def _without_escapes(mount: bytes) -> bytes:
+    return re.sub(_OCTAL, lambda found: bytes([int(found[1], 8) & 0xFF]), mount)
 
 
 def load_key(place: StateDir, *, create: bool) -> bytes:

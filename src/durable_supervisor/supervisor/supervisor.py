@@ -15,7 +15,6 @@ from ..model.command import Command, Completion, Limits, check_timeout, completi
 from ..model.errors import ErrorCode
 from ..model.ids import new_id
 from ..model.platform import check_platform
-from ..model.policy import Policy
 from ..model.progress import Tell, quiet
 from ..model.request import DEFAULT_OWNER, Lifetime, Queueing, StartRequest, lifetime_of
 from ..model.run import Run
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from ..model.capabilities import Capabilities
     from ..model.collecting import GcReport
     from ..model.importing import ImportReport
+    from ..model.policy import Policy
     from ..model.view import RunView
     from .follow import WorkerEnd
 

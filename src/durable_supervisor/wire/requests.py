@@ -23,10 +23,10 @@ from ..model.command import (
     Completion,
     Limits,
     OnLimit,
-    Terminal,
 )
 from ..model.policy import Policy
 from ..model.request import MAX_PRIORITY, MAX_WINDOW, MIN_WINDOW, Lifetime
+from ..model.terminal import Terminal
 from .base import Count, Document, PolicyForm, RunId, Seconds, Seq, Side
 
 

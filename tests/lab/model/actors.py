@@ -20,9 +20,9 @@ from typing import Any
 
 import durable_supervisor
 from durable_supervisor import AsyncClient, Command, Limits, Observer, Policy, Supervisor, SupervisorError
-from durable_supervisor.model.command import Terminal
 from durable_supervisor.model.events import Event
 from durable_supervisor.model.states import JUDGED_STATES, OPEN_STATES
+from durable_supervisor.model.terminal import Terminal
 from durable_supervisor.model.view import RunView
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.tree import children_of

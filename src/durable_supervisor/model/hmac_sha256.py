@@ -1,0 +1,35 @@
+"""HMAC-SHA-256 (RFC 2104) without OpenSSL.
+
+To load OpenSSL takes a third as long as a bare interpreter takes in all, and a command line has no other use
+for it.  The interpreter's own SHA-256 is at hand; `random` takes its SHA-512 from there likewise.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hashlib import sha256
+else:
+    try:
+        from _sha256 import sha256
+    except ImportError:
+        try:
+            from _sha2 import sha256  # Python 3.12 and later
+        except ImportError:  # an interpreter that was built without
+            from hashlib import sha256
+
+_BLOCK = 64
+_INNER = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER = bytes(byte ^ 0x5C for byte in range(256))
+_LONG = 256 * 1024  # bytes; beyond it OpenSSL, which uses what the processor has for it, is worth its loading
+
+
+def hmac_sha256(key: bytes, text: bytes) -> bytes:
+    """The 32 bytes."""
+    if len(text) > _LONG:
+        import hmac
+
+        return hmac.digest(key, text, "sha256")
+    block = (key if len(key) <= _BLOCK else sha256(key).digest()).ljust(_BLOCK, b"\0")
+    inner = sha256(block.translate(_INNER) + text).digest()
+    return sha256(block.translate(_OUTER) + inner).digest()
