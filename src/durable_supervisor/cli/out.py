@@ -16,6 +16,7 @@ import os
 import select
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 
@@ -84,7 +85,8 @@ def write_bytes(data: bytes, descriptor: int = STDOUT) -> None:
 
 async def write_patiently(data: bytes, descriptor: int = STDOUT) -> None:
     """As `write_bytes`, but a reader that does not read never holds up the event loop (Ctrl-C!)."""
-    if len(data) <= _PIPE_ROOM and ready(descriptor):
+    # Of a terminal poll(2) tells neither how much it takes nor that somebody else is stuck in a write to it.
+    if len(data) <= _PIPE_ROOM and not is_terminal(descriptor) and ready(descriptor):
         write_bytes(data, descriptor)
         return
     import asyncio
@@ -116,6 +118,12 @@ async def write_patiently(data: bytes, descriptor: int = STDOUT) -> None:
     # A daemon thread, not the pool: asyncio.run would wait for the pool's threads at its end.
     threading.Thread(target=work, daemon=True).start()
     await done
+
+
+async def note_patiently(text: str) -> None:
+    """As `note`, by `write_patiently`; where nobody can hear it, it is left unsaid."""
+    with suppress(OSError, SupervisorError):
+        await write_patiently(encode(text + "\n"), STDERR)
 
 
 class Direct(io.TextIOBase):

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from durable_supervisor.model.request import StartRequest
 
 
+_MOMENT = 0.2  # seconds that a last word may take
+
+
 class _Remarks(NamedTuple):
     """What is said beside the program's own output, on stderr."""
 
@@ -49,6 +52,7 @@ class _Remarks(NamedTuple):
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Do not say which run it is, nor what ended it.")]
 
 
+# Longer than functions are otherwise: the signature is the table of its options.
 def run(
     call: Call,
     argv: request.Argv,
@@ -217,17 +221,19 @@ async def _result(observer: Reading, run_id: str, printer: Printer, remarks: _Re
 
 
 async def _stop_on_press(observer: Reading, run_id: str, presses: asyncio.Queue[None]) -> None:
-    stops = set()
+    """What a press asks for is done whatever becomes of its words: a stuck terminal takes none."""
+    going_on = set()
     for grace, words in (
         (None, "stopping; Ctrl-C again to kill"),
         (0.0, "killing; Ctrl-C again to leave without waiting"),
     ):
         await presses.get()
-        out.note(f"\n{words}" if out.is_terminal(out.STDERR) else words)
         # Not awaited here: the second press must be heard while the first stop goes on.
-        stops.add(asyncio.create_task(_stop(observer, run_id, grace)))
+        said = out.note_patiently(f"\n{words}" if out.is_terminal(out.STDERR) else words)
+        going_on |= {asyncio.create_task(said), asyncio.create_task(_stop(observer, run_id, grace))}
     await presses.get()
-    out.note(f"left, nothing confirmed; 'dsup inspect {run_id}' tells what became of it")
+    last = out.note_patiently(f"left, nothing confirmed; 'dsup inspect {run_id}' tells what became of it")
+    await asyncio.wait([asyncio.create_task(last)], timeout=_MOMENT)
     os._exit(exit_codes.INTERRUPTED)  # nothing of ours is worth waiting for: the worker owns the run
 
 
