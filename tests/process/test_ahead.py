@@ -27,7 +27,7 @@ def worker_pid(view: RunView) -> object:
 
 async def test_it_gets_the_first_run_alone_and_outlives_its_supervisor(state_dir: Path) -> None:
     worker = ahead()
-    async with Supervisor.open(state_dir, zygote=worker) as sup:
+    async with Supervisor.open(state_dir, ahead=worker) as sup:
         run = await sup.start(LISTENER)
         other = await sup.start(Command(argv=["sleep", "3131"]))
         assert worker_pid(await sup.inspect(run.id)) == worker.pid
@@ -39,7 +39,7 @@ async def test_it_gets_the_first_run_alone_and_outlives_its_supervisor(state_dir
 
 async def test_without_a_run_it_leaves_with_its_supervisor(state_dir: Path) -> None:
     worker = ahead()
-    async with Supervisor.open(state_dir, zygote=worker):
+    async with Supervisor.open(state_dir, ahead=worker):
         pass
     await eventually_async(lambda: not running(worker.pid))
 
@@ -47,7 +47,7 @@ async def test_without_a_run_it_leaves_with_its_supervisor(state_dir: Path) -> N
 async def test_a_killed_one_is_not_waited_for(state_dir: Path, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     worker = ahead()
-    async with Supervisor.open(state_dir, zygote=worker) as sup:
+    async with Supervisor.open(state_dir, ahead=worker) as sup:
         os.kill(worker.pid, signal.SIGKILL)
         await eventually_async(lambda: not running(worker.pid))
         run = await sup.start(Command(argv=["sh", "-c", f"echo ran >> '{ledger}'"]))
@@ -57,7 +57,7 @@ async def test_a_killed_one_is_not_waited_for(state_dir: Path, tmp_path: Path) -
 
 async def test_one_killed_with_its_run_in_hand_leaves_a_run_that_never_was(state_dir: Path) -> None:
     worker = ahead()
-    async with Supervisor.open(state_dir, zygote=worker) as sup:
+    async with Supervisor.open(state_dir, ahead=worker) as sup:
         os.kill(worker.pid, signal.SIGSTOP)
         start = sup._tasks.spawn(sup.start(Command(argv=["true"]), request_id="once"))
         await eventually_async(lambda: sup._dispatcher.links)

@@ -177,7 +177,7 @@ async def _embed(terms: Terms, *, ahead: bool) -> OwnSeat:
         await _load("durable_supervisor.supervisor.supervisor")
         from ..supervisor.supervisor import Supervisor
 
-        owning = terms.owning if worker is None else {**terms.owning, "zygote": worker}
+        owning = terms.owning if worker is None else {**terms.owning, "ahead": worker}
         supervisor = await Supervisor.open(terms.state_dir, wait=0, **owning)
     except BaseException:
         if worker is not None:

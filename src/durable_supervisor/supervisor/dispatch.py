@@ -20,14 +20,13 @@ from ..process import forks
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from .admission import Prepared, conflict
-from .ahead import WorkerAhead
 from .intent import AdmitWork
 from .links import OnNews, Word, WorkerLink
 from .opening import Identity
 from .patience import Patience
 from .slots import Key, Slots
 from .state_dir import StateDir
-from .workers import Workers
+from .workers import Source, Workers
 
 T = TypeVar("T")
 Blocking = Callable[[Callable[[], T]], Coroutine[Any, Any, T]]
@@ -49,7 +48,7 @@ class Dispatcher:
         blocking: Blocking[Any],
         on_news: OnNews,
         links: dict[str, WorkerLink],
-        zygote: bool | WorkerAhead | None,
+        source: Source,
         slots: Slots,
     ) -> None:
         self.links = links
@@ -59,7 +58,7 @@ class Dispatcher:
         self._clock = clock
         self._blocking = blocking
         self._on_news = on_news
-        self._workers = Workers(blocking, zygote)
+        self._workers = Workers(blocking, source)
         self._under_way: dict[Key, asyncio.Future[None]] = {}  # of each request id that somebody is starting
         self._patience = Patience(FIRST_WORD_SECONDS)
         self._slots = slots

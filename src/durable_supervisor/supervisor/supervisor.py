@@ -25,7 +25,6 @@ from ..reconcile.loop import Reconciler
 from ..reconcile.observe import Place
 from . import state_dir as directory
 from .admission import Host, Prepared
-from .ahead import WorkerAhead
 from .dispatch import Dispatcher
 from .endings import Endings
 from .hosting import read_host
@@ -43,6 +42,7 @@ from .starting import Starter
 from .state_dir import Ownership, StateDir
 from .tasks import Tasks
 from .told import ToldEnds
+from .workers import Source
 
 if TYPE_CHECKING:
     from ..model.answers import Capacity, ReconcileReport, ShutdownReport, StopReceipt
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ..model.importing import ImportReport
     from ..model.policy import Policy
     from ..model.view import RunView
+    from .ahead import WorkerAhead
     from .follow import WorkerEnd
 
 OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
@@ -70,7 +71,7 @@ class Supervisor(Observer):
         journal: Journal,
         ident: Identity,
         clock: Clock,
-        zygote: bool | WorkerAhead | None,
+        source: Source,
         slots: Slots,
     ) -> None:
         super().__init__(place)
@@ -94,7 +95,7 @@ class Supervisor(Observer):
         told = ToldEnds(self._lookup, self._evidence, self._reconciler, links, lambda: slots.scarce)
         self._endings = Endings(self._lookup, self._reconciler, links, self._tasks, told)
         self._dispatcher = Dispatcher(
-            place, journal, ident, clock, self._lookup.blocking, self._endings.on_news, links, zygote, slots
+            place, journal, ident, clock, self._lookup.blocking, self._endings.on_news, links, source, slots
         )
         self._queue = Queue(slots, journal, self._reconciler, clock, lambda *to: self._controller.tell(*to))
         look = self._lookup
@@ -109,7 +110,8 @@ class Supervisor(Observer):
         state_dir: str | os.PathLike[str] | None = None,
         *,
         wait: float = OWNER_WAIT,
-        zygote: bool | WorkerAhead | None = None,
+        zygote: bool | None = None,
+        ahead: WorkerAhead | None = None,
         max_concurrent_runs: int | None = None,
         max_runs_per_owner: int | None = None,
         max_queued_runs: int | None = DEFAULT_QUEUED_RUNS,
@@ -119,23 +121,24 @@ class Supervisor(Observer):
 
         Use it with ``async with``, or await it and call `close`.  ``wait``: seconds for a short-lived owner.
         ``zygote``: fork workers from a small preloaded process (None: from the second start on) or start
-        each by exec (False).  ``max_…``: how many runs may hold a slot (in all, and of one owner) and wait in
-        the queue; None: any number.  Lower ones than before end nobody.  ``serve_queue``: False for an owner
-        that is only passing: queued runs stay for the next.
+        each by exec (False).  ``ahead``: a worker that loads already, for the first start.  ``max_…``: how
+        many runs may hold a slot (in all, and of one owner) and wait in the queue; None: any number.  Lower
+        ones than before end nobody.  ``serve_queue``: False for an owner that is only passing: queued runs
+        stay for the next.
 
         Raises ``INVALID_REQUEST``, ``STATE_DIR_IN_USE`` (``details["pid"]``), ``STATE_DIR_REFUSED``,
         ``NO_SPACE``, ``JOURNAL_MISSING``, ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``,
         ``JOURNAL_NEWER``, ``JOURNAL_CORRUPT``, ``BUSY``.
         """
         bounds = Bounds(max_concurrent_runs, max_runs_per_owner, max_queued_runs)
-        return Opening(lambda: cls._open(state_dir, wait, zygote, bounds, serve_queue))
+        return Opening(lambda: cls._open(state_dir, wait, Source(zygote, ahead), bounds, serve_queue))
 
     @classmethod
     async def _open(
         cls,
         state_dir: str | os.PathLike[str] | None,
         wait: float,
-        zygote: bool | WorkerAhead | None,
+        source: Source,
         bounds: Bounds,
         serve_queue: bool,
     ) -> Supervisor:
@@ -151,7 +154,7 @@ class Supervisor(Observer):
         except BaseException:
             ownership.release()
             raise
-        sup = cls(place, ownership, journal, ident, Clock(), zygote, Slots(bounds, boot_id(), serve_queue))
+        sup = cls(place, ownership, journal, ident, Clock(), source, Slots(bounds, boot_id(), serve_queue))
         try:
             if serve_queue:  # it stays
                 await sup._lookup.blocking(load_all)

@@ -3,38 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..process import forks
 from ..process.channel import send_fds
 from ..process.failpoints import failpoint
 from ..process.locks import keep_held, try_lock
-from .ahead import WorkerAhead
 from .links import ExitWatch
 from .spare import KeptWorker, SpareWorkers
 from .spawn import spawn_worker, spawn_zygote
 
+if TYPE_CHECKING:
+    from .ahead import WorkerAhead
+
 _ANSWER_SECONDS = 5.0
-_PREPARE_AFTER = 2  # starts: a short-lived owner, such as a command line, makes one and is gone
-_NEVER = 1 << 62
 
 Blocking = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
 
 
-class Workers:
-    """Starts workers.  The zygote is made when it begins to pay, and anew when it has died.
+class Source:
+    """Where an owner's new workers come from.
 
-    ``zygote``: True from the first start on, False never, None from the second one.  Or a worker that
-    loads already: the first start has that.
+    ``zygote``: forked by one from the first start on (True), from the second one on (None: a short-lived
+    owner, such as a command line, makes one start and is gone), or never (False).  ``ahead``: one that loads
+    already, for the first start that no zygote serves.
     """
 
-    def __init__(self, blocking: Blocking, zygote: bool | WorkerAhead | None = None) -> None:
+    __slots__ = ("_zygote_from", "ahead")
+
+    def __init__(self, zygote: bool | None = None, ahead: WorkerAhead | None = None) -> None:
+        self._zygote_from: float = 2 if zygote is None else 1 if zygote else math.inf
+        self.ahead = ahead
+
+    def wants_zygote(self, start: int) -> bool:
+        """From this start on, counted from 1?"""
+        return start >= self._zygote_from
+
+
+class Workers:
+    """Starts workers.  The zygote is made when it begins to pay, and anew when it has died."""
+
+    def __init__(self, blocking: Blocking, source: Source) -> None:
         self._blocking = blocking
-        self._ahead = zygote if isinstance(zygote, WorkerAhead) else None
-        self._from_start = _NEVER if zygote is False else 1 if zygote is True else _PREPARE_AFTER
+        self._source = source
         self._zygote: _Zygote | None = None
         self._children: set[ExitWatch] = set()
         self._started = 0
@@ -43,8 +58,8 @@ class Workers:
     def close(self) -> None:
         """The zygote ends, and so does who waits for a run; workers that have one go on."""
         self._spare.close()
-        if self._ahead is not None:
-            self._ahead.close()
+        if self._source.ahead is not None:
+            self._source.ahead.close()
         if self._zygote is not None:
             self._zygote.close()
         for watch in list(self._children):
@@ -78,7 +93,7 @@ class Workers:
                     log = self._take_back(log, log_path)
                     if log < 0:
                         return None
-            elif self._ahead is not None and self._ahead.give(channel, log):
+            elif self._source.ahead is not None and self._source.ahead.give(channel, log):
                 return None
             self._reap_later(await self._spawn(run_id, channel, log, log_path, missed))
             return None
@@ -118,7 +133,7 @@ class Workers:
     def _ready_zygote(self) -> _Zygote | None:
         if self._zygote is not None and self._zygote.dead:
             self._zygote = None
-        if self._zygote is None and self._started >= self._from_start:
+        if self._zygote is None and self._source.wants_zygote(self._started):
             self._zygote = _Zygote.spawn()
         return self._zygote
 
