@@ -83,6 +83,22 @@ def test_a_page_is_bounded_in_bytes(tmp_path: Path) -> None:
     assert len(LogReader(paths).page(max_bytes=0).events) == 1
 
 
+def test_what_events_tell_counts_as_what_programs_print(tmp_path: Path) -> None:
+    """A MiB of arguments in each of a hundred attempts is a hundred MiB."""
+    paths = paths_in(tmp_path)
+    writer = open_writer(paths)
+    for _ in range(8):
+        writer.append(Kind.RUN_WARNING, {"reason": "w" * MIB})
+    writer.flush()
+    writer.close()
+    reader = LogReader(paths)
+    page = reader.page(max_bytes=3 * MIB)
+    assert [event.seq for event in page.events] == [1, 2, 3]
+    assert (page.next_after, page.head, page.end) == (3, 8, False)
+    assert len(reader.page(3, max_bytes=9 * MIB).events) == 5
+    assert len(reader.page(output=False, kinds=frozenset(), max_bytes=MIB).events) == 0
+
+
 def test_a_cursor_beyond_the_head_is_told(tmp_path: Path) -> None:
     paths = paths_in(tmp_path)
     writer = open_writer(paths)

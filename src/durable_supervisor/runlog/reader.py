@@ -51,7 +51,7 @@ class LogReader:
         max_bytes: int = MAX_PAGE_BYTES,
         sure: bool = False,
     ) -> Page:
-        """Up to ``limit`` events with ``seq > after``, and about ``max_bytes`` of their data.
+        """Up to ``limit`` events with ``seq > after``, and about ``max_bytes`` of their records.
 
         ``kinds`` and ``output=False`` (no `output` events) filter without renumbering:
         ``next_after`` moves over what is filtered.  Where records are lost, one
@@ -73,7 +73,7 @@ class LogReader:
                 next_after = event.seq
                 if (output or event.kind != Kind.OUTPUT) and (kinds is None or event.kind in kinds):
                     events.append(event)
-                    size += len(event.data)
+                    size += self._walker.weight
                     if len(events) >= limit or size >= max_bytes:
                         break
         return Page(events, next_after, max(head, next_after), generation, ended and next_after >= head)

@@ -39,15 +39,17 @@ _Steps = Generator[Event, None, _Position | None]
 class Walker:
     """Remembers where the last walk stopped, so that going on costs nothing.
 
+    ``weight``: how many bytes the record of the event just given has, its detail as well as its data.
     ``frozen``: nobody writes this log any more, so its segments are listed once.  A stranger's bundle
     may hold 100,000 of them.
     """
 
-    __slots__ = ("_at", "_first_seqs", "_listed", "_tried", "attempts", "paths")
+    __slots__ = ("_at", "_first_seqs", "_listed", "_tried", "attempts", "paths", "weight")
 
     def __init__(self, paths: RunPaths, attempts: int, *, frozen: bool = False) -> None:
         self.paths = paths
         self.attempts = attempts
+        self.weight = 0
         self._at: _Position | None = None
         self._first_seqs: dict[int, int] = {1: 1}
         self._tried: set[tuple[int, SegmentKey]] = set()  # walked since the last event
@@ -119,12 +121,14 @@ class Walker:
             if elsewhere is not None:
                 return elsewhere
             position.offset, position.seq = record.offset, record.first_seq - 1
+            self.weight = 0
             yield _lost(record, wanted)
         event = record.event()
         if record.first_seq < wanted:  # the cursor stands inside the dropped range
             event.detail = {**event.detail, "first_seq": wanted}
         position.offset, position.seq = record.end, record.seq
         self._tried.clear()
+        self.weight = record.end - record.offset
         yield event
         return None
 

@@ -9,7 +9,6 @@ from aiohttp import web
 
 from ..model.answers import feed_entry
 from ..model.errors import ErrorCode
-from ..model.events import Event
 from ..model.page import Page
 from ..model.schema import schema_name
 from . import queries
@@ -23,6 +22,9 @@ DEFAULT_PAGE = 100
 # Entries read at once: big ones are counted before too many are in memory, and others get their turn.
 _SLICE = 64
 _MAX_PAGE_BYTES = 4 * 1024 * 1024
+_MOST_PAGE_BYTES = (
+    2 * _MAX_PAGE_BYTES
+)  # then in the middle of what was read at once: a byte can take up to eight
 
 
 async def list_runs(call: Call) -> web.Response:
@@ -78,7 +80,7 @@ async def events(call: Call) -> web.StreamResponse:
         return await follow(call)
     query = call.query
     run_id = await call.run()
-    page = await _bounded_page(
+    found, page = await _bounded_page(
         call,
         run_id,
         query.get("after", 0),
@@ -86,10 +88,30 @@ async def events(call: Call) -> web.StreamResponse:
         query.get("kind"),
         query.get("output", True),
     )
-    return answer_text(_page_json(run_id, page))
+    return answer_text(_page_json(run_id, found, page))
 
 
-def _page_json(run_id: str, page: Page) -> bytes:
+async def _bounded_page(
+    call: Call, run_id: str, after: int, limit: int, kinds: Collection[str] | None, output: bool
+) -> tuple[list[bytes], Page]:
+    """As many events, as JSON, as fit a page of some MiB, and at least one; with the page they end in."""
+    found: list[bytes] = []
+    size = 0
+    while True:
+        page = await call.supervisor.events(
+            run_id, after=after, limit=min(_SLICE, limit - len(found)), kinds=kinds, output=output
+        )
+        for event in page.events:
+            found.append(event.to_json())
+            size += len(found[-1])
+            if size >= _MOST_PAGE_BYTES and event is not page.events[-1]:
+                return found, Page([], event.seq, page.head, page.generation, end=False)
+        moved, after = page.next_after > after, page.next_after
+        if page.end or not moved or len(found) >= limit or size >= _MAX_PAGE_BYTES:
+            return found, page
+
+
+def _page_json(run_id: str, events: list[bytes], page: Page) -> bytes:
     head = to_json({"schema": schema_name("page"), "run_id": run_id})
     tail = to_json(
         {
@@ -99,25 +121,7 @@ def _page_json(run_id: str, page: Page) -> bytes:
             "end": page.end,
         }
     )
-    events = b",".join(event.to_json() for event in page.events)
-    return b'%b,"events":[%b],%b' % (head[:-1], events, tail[1:])
-
-
-async def _bounded_page(
-    call: Call, run_id: str, after: int, limit: int, kinds: Collection[str] | None, output: bool
-) -> Page:
-    """As many events as fit a page of some MiB, and at least one."""
-    found: list[Event] = []
-    size = 0
-    while True:
-        page = await call.supervisor.events(
-            run_id, after=after, limit=min(_SLICE, limit - len(found)), kinds=kinds, output=output
-        )
-        found += page.events
-        size += sum(len(event.data) for event in page.events)
-        moved, after = page.next_after > after, page.next_after
-        if page.end or not moved or len(found) >= limit or size >= _MAX_PAGE_BYTES:
-            return Page(found, page.next_after, page.head, page.generation, page.end)
+    return b'%b,"events":[%b],%b' % (head[:-1], b",".join(events), tail[1:])
 
 
 async def wait(call: Call) -> web.Response:
