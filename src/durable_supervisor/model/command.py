@@ -207,7 +207,7 @@ class Command:
             raise invalid(name, "is given in the command, beside limits", f"say Limits({name}=...) there")
         if limits is not None:
             return limits
-        base = otherwise if otherwise is not None else Limits()
+        base = otherwise if otherwise is not None else DEFAULT_LIMITS
         return replace(base, **own) if own else base  # type: ignore[arg-type]
 
 
@@ -251,6 +251,8 @@ def _share(name: str, value: object) -> None:
 
 def completion_of(value: object) -> Completion:
     """``Completion``, or its word; anything else is an ``INVALID_REQUEST``."""
+    if isinstance(value, Completion):
+        return value
     try:
         return Completion(str(value))
     except ValueError:
@@ -345,3 +347,6 @@ def _secret(where: str, value: object) -> None:
             f"is shorter than {MIN_SECRET_BYTES} bytes, too short to be redacted safely",
             "use a longer secret, or pass it as an ordinary variable",
         )
+
+
+DEFAULT_LIMITS = Limits()  # nobody can change them, so they serve all

@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeGuard
 
-from .command import MAX_LABELS, Command, Completion, Limits, completion_of
+from .command import DEFAULT_LIMITS, MAX_LABELS, Command, Completion, Limits, completion_of
 from .enforcement import AXES
 from .errors import invalid
 
@@ -52,7 +52,7 @@ class StartRequest:
         if not isinstance(command, Command):
             raise invalid("command", "must be a Command", "Command(argv=['rg', 'TODO', 'src'])")
         self.command = command
-        self.limits = Limits() if limits is None else limits
+        self.limits = DEFAULT_LIMITS if limits is None else limits
         if not isinstance(self.limits, Limits):
             raise invalid("limits", "must be Limits", "Limits(timeout=600)")
         self.request_id = check_request_id(request_id)
@@ -109,6 +109,8 @@ def check_window(value: object, lifetime: Lifetime) -> int | None:
 
 def lifetime_of(value: object) -> Lifetime:
     """``Lifetime``, or its word; anything else is an ``INVALID_REQUEST``."""
+    if isinstance(value, Lifetime):
+        return value
     try:
         return Lifetime(str(value))
     except ValueError:

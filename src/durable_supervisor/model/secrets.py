@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 
 TYPE_CHECKING = False  # importing typing would cost every worker's start some milliseconds
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ SECRET_NAME_WORDS = (
 )
 
 
+@lru_cache(maxsize=1024)  # every start asks of the same few
 def is_secret_name(name: str) -> bool:
     """Does this variable's name mark its value as secret?"""
     upper = name.upper()
@@ -57,8 +59,10 @@ def secret_values(
     return sorted(found, key=lambda value: (-len(value), value))
 
 
-def redact_text(text: str, secrets: Iterable[str]) -> str:
+def redact_text(text: str, secrets: Collection[str]) -> str:
     """``text`` with every secret value replaced; for argv, paths and messages (not streams)."""
+    if not secrets:
+        return text
     parts: list[str] = []
     position = 0
     for start, end in secret_spans(text, secrets):

@@ -9,7 +9,7 @@ token; then all words that are long enough are found in one pass, however many s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from .secrets import REDACTED, redact_text
 from .shapes import (
@@ -73,7 +73,7 @@ def bodies(data: bytes, position: int, *, fresh: bool, final: bool) -> list[Body
     return found
 
 
-def redact(text: str, secrets: Iterable[str], *, tokens: bool) -> str:
+def redact(text: str, secrets: Collection[str], *, tokens: bool) -> str:
     """``text`` without secret values and, with ``tokens``, without what looks like a credential."""
     known = redact_text(text, secrets)
     return redact_tokens(known) if tokens else known

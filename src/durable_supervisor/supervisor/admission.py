@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from .confinement import Ruling
 
 
+# Those that a worker itself holds a run to; the kernel's are in its plan.
+WORKER_LIMITS = ("timeout", "idle_timeout", "grace", "max_stdout_bytes", "max_stderr_bytes", "on_limit")
+
+
 class Host(NamedTuple):
     """What a start takes from the process that asks for it."""
 
@@ -66,6 +70,7 @@ class Prepared:
     ) -> None:
         command = request.command
         self.request = request
+        self.key = (request.owner, request.request_id)  # what the request is known by
         self.host = host
         self.queueing = queueing
         self.ruling: Ruling = None  # what `planning.rule` says, before anything is admitted
@@ -89,6 +94,7 @@ class Prepared:
         self.digests = request_digests(request, self.cwd, key)
         self.key_id = key_id(key)
         self._limits = request.limits.to_dict()
+        self._completion = request.completion.value
         self._check_stored()
 
     def _check_stored(self) -> None:
@@ -126,7 +132,7 @@ class Prepared:
             "cwd": self.shown_cwd,
             "labels": dict(request.labels),
             "limits": self._limits,
-            "completion": request.completion.value,
+            "completion": self._completion,
             "env_names": self.env_names(),
             "stdin": self.stdin,
             "pty": self.pty,
@@ -152,7 +158,7 @@ class Prepared:
             argv=self.shown_argv,
             cwd=self.shown_cwd,
             limits=self._limits,
-            completion=request.completion.value,
+            completion=self._completion,
             digests=self.digests,
             key_id=self.key_id,
             boot_id=boot_id,
@@ -167,14 +173,9 @@ class Prepared:
             priority=self.queueing.priority,
         )
 
-    @property
-    def key(self) -> tuple[str, str]:
-        """What the request is known by: its owner and id."""
-        return self.request.owner, self.request.request_id
-
     def spec_frame(self, place: Place, paths: RunPaths, *, queued: bool = False) -> bytes:
         """The first frame on the worker's channel; see `worker.spec.Spec`."""
-        command, limits = self.request.command, self.request.limits
+        command = self.request.command
         given = command.stdin if isinstance(command.stdin, bytes) else b""
         message: dict[str, object] = {
             "run_id": place.run_id,
@@ -188,13 +189,8 @@ class Prepared:
             "secrets": self.secrets,
             "shown_argv": self.shown_argv,
             "shown_cwd": self.shown_cwd,
-            "completion": self.request.completion.value,
-            "timeout": limits.timeout,
-            "idle_timeout": limits.idle_timeout,
-            "grace": limits.grace,
-            "max_stdout_bytes": limits.max_stdout_bytes,
-            "max_stderr_bytes": limits.max_stderr_bytes,
-            "on_limit": limits.on_limit.value,
+            "completion": self._completion,
+            **{name: self._limits[name] for name in WORKER_LIMITS},
             "priority": self.queueing.priority,
             "queued": queued,
             "stdin": self.stdin,
@@ -202,7 +198,7 @@ class Prepared:
             "plan": self.ruling.to_message() if isinstance(self.ruling, Plan) else None,
             "window": self.window,
             "host": None if self.scope is None else self.scope.to_dict(),
-            "max_stdin_bytes": limits.max_stdin_bytes,
+            "max_stdin_bytes": self.request.limits.max_stdin_bytes,
             "redact_tokens": command.redact_tokens,
         }
         return encode_frame(message, given)

@@ -255,6 +255,8 @@ class Slots:
                     self._waiting[waiter.key] = waiter
 
     def _due(self) -> list[Waiter]:
+        if not self._waiting:
+            return []
         # Who has been let go and not told has its slot since then: telling it is no dispatch.
         waiting = [one for one in self._waiting.values() if self._serves_queue or one.told]
         return next_in_line(self.bounds, self._by_owner, waiting) if waiting else []
