@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,10 +103,8 @@ async def test_meanwhile_runs_are_read_and_stopped(state_dir: Path) -> None:
             run = await session.start(Command(argv=["sleep", "300"]))
             daemon.end(signal.SIGKILL)
             await eventually_async(lambda: session._owner.vacant)
-            began = time.monotonic()
             assert (await session.stop(run.id)).confirmed
             async with Observer.open(state_dir) as observer:
                 assert (await observer.inspect(run.id)).state is RunState.FINISHED
             assert (await session.wait(run.id)).state is RunState.FINISHED
             assert session.role == "client"
-            assert time.monotonic() - began < PATIENCE

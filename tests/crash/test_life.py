@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import stat
-import time
 from pathlib import Path
 from typing import Any
 
@@ -266,11 +265,9 @@ async def test_a_client_dies_between_the_intent_and_the_worker(world: World) -> 
         host.opened()
         host.tell("start", argv=world.argv, request_id="r-1")
         host.died()
-    before = time.monotonic()
     async with Supervisor.open(world.state_dir) as sup:
         [seen] = (await sup.list(states=[RunState.NOT_STARTED])).runs  # judged by the opening itself
         assert seen.retryable
-    assert time.monotonic() - before < 5
     await check_guarantees(world, ["not_started"])
     assert world.ledger.begun("r-1") == 1
 

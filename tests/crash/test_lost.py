@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 import sqlite3
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -204,15 +204,12 @@ async def test_five_thousand_runs_of_another_boot_are_unknown_at_once(
         first = await world.send(sup)
         await sup.wait(first.id, timeout=20)
     await many_open_rows(world, 5000)
-    used = time.process_time()  # of this process: the wall would count what else the machine does
-    async with Supervisor.open(world.state_dir) as sup:
-        used = time.process_time() - used
+    async with asyncio.timeout(90), Supervisor.open(world.state_dir) as sup:  # no wait or dial for each
         unknown = await sup.list(limit=10_000, states=[RunState.UNKNOWN])
         assert len(unknown.runs) == 5000
         assert {run.reason for run in unknown.runs} == {"log_missing"}
         assert not any(run.retryable for run in unknown.runs)
         assert (await sup.inspect(first.id)).state is RunState.FINISHED
-    assert used < 10  # the order of magnitude: dialling or waiting for each run would cost minutes
 
 
 async def many_open_rows(world: World, count: int) -> None:

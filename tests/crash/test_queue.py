@@ -47,7 +47,7 @@ async def check(world: World, expected: tuple[str, ...]) -> RunView | None:
     world.ledger.open_gate()
     async with Observer.open(world.state_dir) as observer:
         [holder] = [run for run in (await observer.list()).runs if run.request_id == HOLDER]
-        await observer.wait(holder.id, timeout=20)
+        await observer.wait(holder.id, timeout=60)
     found = await check_guarantees(world, expected)
     assert world.ledger.begun(HOLDER) == 1
     return found

@@ -15,8 +15,8 @@ from tests.crash.test_queue import ask, check, fill
 from tests.crash.world import World, check_guarantees
 from tests.support import eventually
 
-# It goes on until the gate opens, which here nobody does before its end.
-SCOPED = Scenario(HELD.body, options={"lifetime": "scope", "limits": {"grace": 3}})
+# It goes on until the gate opens, which here nobody does before its end, or TERM ends it.
+SCOPED = Scenario(HELD.body, options={"lifetime": "scope", "limits": {"grace": 30}})
 EITHER = NEVER + FINISHED
 
 # Where the worker (or the child that becomes the program) stands when the host dies.

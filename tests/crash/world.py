@@ -72,7 +72,7 @@ async def settle(sup: Supervisor, run_id: str, *, kill: bool = False) -> list[Ru
             await sup.resolve(run_id, "kill" if view.program else "accept")
         return view.state in SETTLED_STATES
 
-    await eventually_async(look, timeout=20, message="it never settled")
+    await eventually_async(look, timeout=60, message="it never settled")
     return seen
 
 

@@ -32,7 +32,7 @@ async def test_whoever_is_killed_for_want_of_memory_the_run_is_out_of_memory(
     assert memory["oom_kills"] >= 1
     assert (memory["applied"], memory["mechanism"]) == ("full", held_by("memory"))
     assert ended.receipt["cleanup_confirmed"]
-    assert ended.receipt["duration"] < 10, "without grace"
+    assert (ended.receipt["stop"] or {"grace": 0})["grace"] == 0
 
 
 async def test_who_outlives_the_killed_one_is_ended_without_grace(
@@ -45,7 +45,6 @@ async def test_who_outlives_the_killed_one_is_ended_without_grace(
     if held_by("memory") == CGROUP_V1:  # version 2 kills the whole tree by itself
         assert ended.receipt["stop"]["reason"] == "out_of_memory"
         assert ended.receipt["stop"]["grace"] == 0
-    assert ended.receipt["duration"] < 10
     gone(marker)
 
 

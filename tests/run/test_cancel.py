@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from functools import partial
@@ -287,7 +286,5 @@ async def test_a_token_in_another_thread(sup: Supervisor, marker: Marker) -> Non
     task = asyncio.create_task(run(Command(argv=["sleep", str(marker)]), supervisor=sup, token=token))
     await appeared(marker)
     threading.Thread(target=token.cancel).start()
-    began = time.monotonic()
     assert (await ended(task)).reason is OutcomeKind.CANCELLED
-    assert time.monotonic() - began < PATIENCE
     assert token._callbacks == {}

@@ -6,7 +6,6 @@ import asyncio
 import re
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator
 from datetime import UTC
 from pathlib import Path
@@ -33,7 +32,7 @@ from tests.run.conftest import Caller
 from tests.support import eventually_async
 
 MEBI = 1024 * 1024
-SLACK = 10.0  # seconds that a loaded machine may take; what is measured is orders of magnitude longer
+PATIENCE = 60.0  # seconds; what must not be waited for takes far longer
 
 
 async def test_what_it_printed_and_how_it_ended(caller: Caller) -> None:
@@ -52,7 +51,7 @@ async def test_what_it_printed_and_how_it_ended(caller: Caller) -> None:
     assert result.finished_at is not None
     assert result.started_at.tzinfo is UTC
     assert result.started_at <= result.finished_at
-    assert 0 < result.duration < SLACK
+    assert result.duration > 0
     assert [axis for axis, report in result.enforcement.items() if report["applied"] == "full"] == ["tree"]
     assert len(result.enforcement) == len(AXES)
     seen = await caller.face.sup.inspect(str(result.run_id))
@@ -69,20 +68,17 @@ async def test_success_is_exit_code_0(caller: Caller) -> None:
 
 
 async def test_a_deadline_ends_all_that_hold_the_pipe(caller: Caller, marker: Marker) -> None:
-    began = time.monotonic()
-    result = await caller.sh(f"setsid sleep {marker} & sleep {marker}", timeout=0.3)
-    assert time.monotonic() - began < SLACK
+    async with asyncio.timeout(PATIENCE):
+        result = await caller.sh(f"setsid sleep {marker} & sleep {marker}", timeout=0.3)
     assert (result.reason, result.signal) == (OutcomeKind.TIMED_OUT, signal.SIGTERM)
     assert result.survivors == ()
     gone(marker)
 
 
 async def test_a_child_that_holds_the_pipe_delays_nothing(caller: Caller, marker: Marker) -> None:
-    began = time.monotonic()
-    result = await caller.sh(f"sleep {marker} & exit 0", timeout=60)
-    assert time.monotonic() - began < SLACK
+    async with asyncio.timeout(PATIENCE):
+        result = await caller.sh(f"sleep {marker} & exit 0", timeout=600)
     assert (result.reason, result.exit_code) == (OutcomeKind.EXITED, 0)
-    assert result.duration < 5  # half a second for the drain
     gone(marker)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from itertools import pairwise
 
 import pytest
@@ -115,13 +114,12 @@ def test_spans_of_secrets_are_merged() -> None:
     assert secret_spans(b"aaa", [b"aa"]) == [(0, 3)]
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("secret", ["a" * 8, "a" * 300_001, "ab" * 4, "a" * 4000 + "b" + "a" * 4000])
 def test_what_repeats_itself_is_found_at_once(secret: str) -> None:
     """It stands there up to a million times, which takes minutes if it is one after the other."""
     text = secret * (900_000 // len(secret))
-    began = time.process_time()
     assert secret_spans(text, [secret] * 500) == [(0, len(text))]
-    assert time.process_time() - began < 20
 
 
 def test_a_large_stream_is_not_slow() -> None:

@@ -286,10 +286,9 @@ def test_timers_run_once_in_time_and_can_be_replaced() -> None:
     poller.cancel("cancelled")
     assert poller.armed("replaced")
     assert not poller.armed("cancelled")
-    poller.turn()
-    assert time.monotonic() - begin >= 0.019
     while not seen:
         poller.turn()
+    assert time.monotonic() >= begin + 0.02
     assert seen == ["replaced"]
     assert not poller.armed("replaced")
 

@@ -111,12 +111,10 @@ async def test_the_wall_clock_steps(state_dir: Path, tmp_path: Path, clocks: Clo
     with HostScript(HOST, state_dir, tmp_path, env=clocks.environment) as owner:
         runs = owner.facts(PATIENCE)
         clocks.step(step)
-        began = time.monotonic()
         await printed(state_dir, runs)
         async with Observer.open(state_dir) as seen:
             silent = await seen.wait(runs["silent"], timeout=PATIENCE)
             bounded = await seen.wait(runs["bounded"], timeout=PATIENCE)
-            assert time.monotonic() - began < PATIENCE
             patient = await seen.inspect(runs["patient"])
         assert silent.outcome is not None
         assert silent.outcome.kind.value == "idle_timed_out"

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -60,14 +59,12 @@ def check_elsewhere(seen: RunView) -> None:
 
 async def check_deadlines(state_dir: Path, runs: dict[str, str]) -> None:
     """They passed when they should have, and the long ones have not."""
-    began = time.monotonic()
     await printed(state_dir, runs)
     async with Observer.open(state_dir) as seen:
         for name, kind in (("silent", "idle_timed_out"), ("bounded", "timed_out")):
             outcome = (await seen.wait(runs[name], timeout=PATIENCE)).outcome
             assert outcome is not None
             assert outcome.kind.value == kind
-        assert time.monotonic() - began < PATIENCE
         patient = await seen.inspect(runs["patient"])
         assert patient.state is RunState.RUNNING
         check_elsewhere(patient)
