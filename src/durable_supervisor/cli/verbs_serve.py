@@ -102,23 +102,27 @@ def serve(
     """
     shared = settings(call, json, state_dir, socket)
     _check_installed()
+    return _serve(shared, _options(shared, call.params), log_level, log_format)
+
+
+def _options(shared: Settings, words: Mapping[str, Any]) -> ServeOptions:
+    """From the options by name.  Raises INVALID_REQUEST."""
     from durable_supervisor.server.daemon import ServeOptions
     from durable_supervisor.server.peers import Caller
 
-    options = ServeOptions(
+    return ServeOptions(
         state_dir=shared.state_dir,
         socket=None if shared.socket is None else os.path.abspath(shared.socket),
-        socket_mode=_mode(socket_mode),
-        socket_group=socket_group,
-        callers=[Caller.parse(text) for text in caller or ()],
-        max_concurrent_runs=_limit("max-concurrent-runs", max_concurrent_runs),
-        max_runs_per_owner=_limit("max-runs-per-owner", max_runs_per_owner),
-        max_queued_runs=parse.whole("max-queued-runs", max_queued_runs),
-        max_connections=parse.whole("max-connections", max_connections),
-        allow_root=allow_root,
-        stop_runs_on_exit=stop_runs_on_exit,
+        socket_mode=_mode(words["socket_mode"]),
+        socket_group=words["socket_group"],
+        callers=[Caller.parse(text) for text in words["caller"] or ()],
+        max_concurrent_runs=_limit("max-concurrent-runs", words["max_concurrent_runs"]),
+        max_runs_per_owner=_limit("max-runs-per-owner", words["max_runs_per_owner"]),
+        max_queued_runs=parse.whole("max-queued-runs", words["max_queued_runs"]),
+        max_connections=parse.whole("max-connections", words["max_connections"]),
+        allow_root=words["allow_root"],
+        stop_runs_on_exit=words["stop_runs_on_exit"],
     )
-    return _serve(shared, options, log_level, log_format)
 
 
 def _serve(shared: Settings, options: ServeOptions, level: str, form: str | None) -> int:

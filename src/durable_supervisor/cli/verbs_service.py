@@ -71,11 +71,8 @@ def service(
     options = [*([] if shared.socket is None else ["--socket", os.path.abspath(shared.socket)])]
     options += serve_options or []
     for_root = _check(action, options, launchd=launchd)
-    if action == "install" and os.geteuid() == 0 and not for_root and not shared.json:
-        out.note(
-            "note: serve does not run as root unless told to: install it as an ordinary user, "
-            f"or with `{called_name()} service install -- --allow-root`"
-        )
+    if action == "install" and not for_root and not shared.json:
+        _warn_root()
     place = state_directory(shared.state_dir)
     path = units.user_unit_path(os.environ)
     if action == "print":
@@ -86,6 +83,14 @@ def service(
         report = _uninstall(path, now=now, dry_run=dry_run)
     _show(shared, report)
     return exit_codes.OK
+
+
+def _warn_root() -> None:
+    if os.geteuid() == 0:
+        out.note(
+            "note: serve does not run as root unless told to: install it as an ordinary user, "
+            f"or with `{called_name()} service install -- --allow-root`"
+        )
 
 
 def _check(action: str, options: list[str], *, launchd: bool) -> bool:

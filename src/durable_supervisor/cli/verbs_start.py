@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DryRun = Annotated[bool, Option("--dry-run", help="Check the request and print it; start nothing.")]
 
 
+# Longer than functions are otherwise: the signature is the table of its options.
 def start(
     call: Call,
     argv: request.Argv,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from durable_supervisor.model.verify import Finding, VerifyReport
 
 _Path = Annotated[
-    str | None, Argument(metavar="PATH", help="A directory, a backup or a bundle; else --state-dir.")
+    str | None, Argument(metavar="[PATH]", help="A directory, a backup or a bundle; else --state-dir.")
 ]
 _COLOURS = {"error": "red", "warning": "yellow", "note": "dim"}
 

@@ -95,43 +95,54 @@ def translate(error: BaseException, phase: Phase) -> SupervisorError:
     """The typed form of an error met in the journal (set it with ``raise … from error``)."""
     if isinstance(error, SupervisorError):
         return error
-    code = primary_code(error)
     details: dict[str, object] = {"sqlite": getattr(error, "sqlite_errorname", type(error).__name__)}
     if is_busy(error):
         return busy(phase)
     if is_corrupt(error):
         return corrupt(f"the journal cannot be read: {error}", phase, details)
     if is_full(error):
-        return SupervisorError(
-            ErrorCode.NO_SPACE,
-            "no space left for the journal; nothing was written",
-            phase=phase,
-            retryable=True,
-            hint="free some space on the file system of the state directory",
-            details=details,
-        )
+        return _no_space(phase, details)
     if is_io_error(error):
-        return SupervisorError(
-            ErrorCode.JOURNAL_IO,
-            f"the disk failed the journal: {error}",
-            phase=phase,
-            retryable=True,
-            hint="look at the disk (dmesg); once it answers again, send the same call again",
-            details=details,
-        )
-    if code in _REFUSED:
-        return SupervisorError(
-            ErrorCode.STATE_DIR_REFUSED,
-            f"the journal cannot be opened or written: {error}",
-            phase=phase,
-            hint="check owner, mode and mount of the state directory, and that its path is under 500 bytes",
-            details=details,
-        )
+        return _disk_failed(error, phase, details)
+    if primary_code(error) in _REFUSED:
+        return _refused(error, phase, details)
     return SupervisorError(
         ErrorCode.INTERNAL,
         f"the journal failed: {error}",
         phase=phase,
         hint="run `durable-supervisor doctor`",
+        details=details,
+    )
+
+
+def _no_space(phase: Phase, details: dict[str, object]) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.NO_SPACE,
+        "no space left for the journal; nothing was written",
+        phase=phase,
+        retryable=True,
+        hint="free some space on the file system of the state directory",
+        details=details,
+    )
+
+
+def _disk_failed(error: BaseException, phase: Phase, details: dict[str, object]) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.JOURNAL_IO,
+        f"the disk failed the journal: {error}",
+        phase=phase,
+        retryable=True,
+        hint="look at the disk (dmesg); once it answers again, send the same call again",
+        details=details,
+    )
+
+
+def _refused(error: BaseException, phase: Phase, details: dict[str, object]) -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.STATE_DIR_REFUSED,
+        f"the journal cannot be opened or written: {error}",
+        phase=phase,
+        hint="check owner, mode and mount of the state directory, and that its path is under 500 bytes",
         details=details,
     )
 
