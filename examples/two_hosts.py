@@ -24,7 +24,7 @@ async def first(state_dir: str) -> None:
     async with durable_supervisor.open(state_dir) as host:
         run = await host.start(COUNT, request_id="count")
         print(f"first, pid {os.getpid()}: {host.role}, started {run.id}", flush=True)
-        await host.wait(run.id)
+        await asyncio.Event().wait()
 
 
 async def second(state_dir: str) -> None:
@@ -44,6 +44,7 @@ async def second(state_dir: str) -> None:
                 await other.wait()
                 print("kill -9: the first application is gone")
         final = await host.wait(run.id)
+        await host.reconcile()  # reading needed no owner; this does, and waits for the next one
         print(f"second: {host.role} now; the run {final.state.value}, {final.outcome}")
 
 
