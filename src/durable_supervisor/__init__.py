@@ -137,7 +137,10 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(importlib.import_module(f"{__name__}.{module}"), name)
     except ModuleNotFoundError as error:
-        if error.name not in ("h11", "wsproto"):
+        from .model.extras import extra_of
+
+        extra = extra_of(error)
+        if extra is None:
             raise
-        missing = f"{name} needs {error.name}: pip install 'durable-supervisor[client]'"
+        missing = f"{name} needs {error.name}: pip install 'durable-supervisor[{extra}]'"
         raise ModuleNotFoundError(missing, name=error.name) from error

@@ -204,5 +204,5 @@ def test_without_what_a_service_needs_it_owns_and_serves_nobody(
     """
     facts = run_host(code, state_dir, tmp_path)
     assert (facts["role"], facts["served"]) == ("owner", False)
-    assert facts["told"]["code"] == "INVALID_REQUEST"
-    assert "daemon" in facts["told"]["hint"]
+    assert facts["told"]["code"] == "EXTRA_MISSING"
+    assert facts["told"]["details"] == {"extra": "daemon", "library": missing}

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
+from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..process.places import POINTER_NAME, SOCKET_NAME
 from .seat import OwnSeat, Seat, ServedSeat
 
@@ -160,12 +160,7 @@ def _client(state_dir: str | None, socket: str | None) -> tuple[AsyncClient, Pla
         from ..client.aio import AsyncClient
         from ..client.locate import Place
     except ModuleNotFoundError as error:
-        raise SupervisorError(
-            ErrorCode.INTERNAL,
-            f"a service is to be asked, which needs {error.name}",
-            phase=Phase.CONNECT,
-            hint="install the extra: durable-supervisor[client]",
-        ) from error
+        raise _extra_missing("asking the directory's service", error, "client", Phase.CONNECT) from error
     place = Place.of(state_dir, socket)
     return AsyncClient(place, reconnect=0), place
 
@@ -201,7 +196,7 @@ async def _serve(supervisor: Supervisor, *, required: bool | None) -> Server | N
     """The directory's socket, served beside the application.
 
     None where that is not wanted, or not possible: then others wait for the directory, and this
-    application works all the same.  Raises ``INVALID_REQUEST``, ``SOCKET_IN_USE`` where it is ``required``.
+    application works all the same.  Raises ``EXTRA_MISSING``, ``SOCKET_IN_USE`` where it is ``required``.
     """
     if required is False or (required is None and not _can_serve()):
         return None
@@ -227,11 +222,16 @@ async def _server(supervisor: Supervisor) -> Server:
         await _load("durable_supervisor.server.server")
         from ..server.server import Server
     except ImportError as error:  # not installed, or a version too old for us
-        hint = "install the extra: durable-supervisor[daemon]"
-        raise invalid("serve", f"needs {error.name}, which is missing or too old", hint) from error
+        raise _extra_missing("serving the directory's socket", error, "daemon", Phase.OPEN) from error
     server = Server(supervisor)
     await server.start()
     return server
+
+
+def _extra_missing(what: str, error: ImportError, extra: str, phase: Phase) -> SupervisorError:
+    from ..model.extras import extra_missing, library_of
+
+    return extra_missing(what, library_of(error), extra, phase)
 
 
 async def _load(module: str) -> None:

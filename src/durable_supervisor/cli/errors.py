@@ -16,7 +16,6 @@ from .fields import by_option
 from .main import PROGRAM, called_name
 
 DEBUG_VARIABLE = "DURABLE_SUPERVISOR_DEBUG"
-_OF_THE_EXTRA = {"h11", "rich", "typer", "wsproto"}
 
 
 def report(error: BaseException, *, as_json: bool) -> int:
@@ -48,13 +47,12 @@ def as_supervisor_error(error: BaseException) -> SupervisorError:
         return error
     if isinstance(error, MemoryError):
         return SupervisorError(ErrorCode.INTERNAL, "out of memory", retryable=True, hint="free some memory")
-    missing = error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) and error.name else ""
-    if missing in _OF_THE_EXTRA:
-        return SupervisorError(
-            ErrorCode.INTERNAL,
-            f"this needs {missing}, which is not installed",
-            hint="pip install 'durable-supervisor[cli]'",
-        )
+    if isinstance(error, ImportError):
+        from durable_supervisor.model.extras import extra_missing, extra_of, library_of
+
+        extra = extra_of(error)
+        if extra is not None:
+            return extra_missing("this", library_of(error), extra, Phase.VALIDATE)
     if isinstance(error, OSError):
         where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
         return SupervisorError(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
-from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError, invalid
+from durable_supervisor.model.errors import Phase, SupervisorError, invalid
 from durable_supervisor.model.schema import schema_name
 from durable_supervisor.process.places import SOCKET_VARIABLE
 
@@ -171,12 +171,9 @@ def _check_installed() -> None:
 
     missing = [name for name in ("aiohttp", "prometheus_client") if find_spec(name) is None]
     if missing:
-        raise SupervisorError(
-            ErrorCode.INTERNAL,
-            f"the service needs what is not installed: {', '.join(missing)}",
-            phase=Phase.VALIDATE,
-            hint="pip install 'durable-supervisor[daemon]'",
-        )
+        from durable_supervisor.model.extras import extra_missing
+
+        raise extra_missing("the service", missing[0], "daemon", Phase.VALIDATE)
 
 
 def check_values(given: Mapping[str, Any]) -> None:

@@ -49,6 +49,7 @@ STATUS: dict[ErrorCode, int] = {
     ErrorCode.SUBMISSION_INDETERMINATE: 503,
     ErrorCode.SOCKET_IN_USE: 503,
     ErrorCode.UNSUPPORTED_PLATFORM: 501,
+    ErrorCode.EXTRA_MISSING: 501,
     ErrorCode.INTERNAL: 500,
 }
 
