@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from durable_supervisor import Command, Supervisor
+from durable_supervisor import Terminal as Pty
+from durable_supervisor.bundle.cast import cast_lines
 from durable_supervisor.bundle.reader import BundleReader
 from durable_supervisor.model.answers import feed_entry
 from durable_supervisor.supervisor.observer import Observer
 from durable_supervisor.wire.documents import validate
 from tests.cli.helpers import Cli, Result
 from tests.cli.terminals import Terminal, finish
-from tests.support import eventually, reap_state_dir
+from tests.support import eventually, eventually_async, reap_state_dir
 
 _LEFT, _RIGHT = "\x1b[D", "\x1b[C"
 SCRIPT = "echo out; echo err >&2; printf '\\033[31mred\\377\\n'; exit 3"
@@ -120,6 +123,25 @@ def test_a_terminals_run_has_its_recording(cli: Cli, tmp_path: Path) -> None:
     assert "".join(text for _, code, text in lines[1:] if code == "o") == "café\r\n"
 
 
+async def test_a_recording_has_the_changes_of_its_size(state_dir: Path) -> None:
+    async with Supervisor.open(state_dir) as sup:
+        argv = ["sh", "-c", "trap 'stty size; exit' WINCH; echo up; while :; do sleep 0.05; done"]
+        run = await sup.start(Command(argv=argv, pty=Pty(columns=80, rows=24)))
+        await eventually_async(lambda: has_printed(sup, run.id, b"up"))
+        assert (await sup.resize(run.id, 132, 50)).result == "resized"
+        view = await sup.wait(run.id, timeout=20)
+        lines = [json.loads(line) for line in cast_lines(view, (await sup.events(run.id, limit=1000)).events)]
+    codes = [line[1] for line in lines[1:]]
+    assert [line[2] for line in lines[1:] if line[1] == "r"] == ["132x50"]
+    assert codes.index("r") < max(at for at, code in enumerate(codes) if code == "o")
+    assert "50 132" in "".join(line[2] for line in lines[1:])
+    assert [line[0] for line in lines[1:]] == sorted(line[0] for line in lines[1:])
+
+
+async def has_printed(sup: Supervisor, run_id: str, word: bytes) -> bool:
+    return any(word in event.data for event in (await sup.events(run_id)).events)
+
+
 def refused(result: Result, words: str) -> None:
     assert result.code == 2
     assert "INVALID_REQUEST" in result.stderr
@@ -169,9 +191,16 @@ def test_a_word_that_may_be_a_run_is_one(
     assert "a bundle can be read, nothing else" in shared("stop", "run.zip").stderr
 
 
-def test_keys_of_a_replay(cli: Cli, terminal: Terminal) -> None:
+def in_a_bundle(cli: Cli, run_id: str, folder: Path) -> str:
+    file = str(folder / "run.zip")
+    cli.ok("export", run_id, "-o", file, "--no-report")
+    return file
+
+
+@pytest.mark.parametrize("bundled", [False, True], ids=["of a run", "of a bundle"])
+def test_keys_of_a_replay(cli: Cli, terminal: Terminal, tmp_path: Path, bundled: bool) -> None:
     run_id = finished(cli, script="echo one; sleep 0.3; echo two")
-    child = terminal("replay", run_id, "--speed", "0.01")
+    child = terminal("replay", in_a_bundle(cli, run_id, tmp_path) if bundled else run_id, "--speed", "0.01")
     for key, answer in ((" ", "paused at"), ("+", "speed 0.0"), (_RIGHT, r"at \+10"), (_LEFT, r"at \+0")):
         child.send(key)
         child.expect(answer)
@@ -182,10 +211,11 @@ def test_keys_of_a_replay(cli: Cli, terminal: Terminal) -> None:
     assert code == 0
 
 
-def test_a_replay_from_a_moment_on(cli: Cli) -> None:
+def test_a_replay_from_a_moment_on(cli: Cli, tmp_path: Path) -> None:
     run_id = finished(cli, script="echo one; sleep 0.4; echo two")
-    for position, shown in (("0", b"one\ntwo\n"), ("200ms", b"two\n"), ("1h", b"")):
-        assert cli.ok("replay", run_id, "--from", position, "--speed", "99", "--quiet").raw == shown
+    for source in (run_id, in_a_bundle(cli, run_id, tmp_path)):
+        for position, shown in (("0", b"one\ntwo\n"), ("200ms", b"two\n"), ("1h", b"")):
+            assert cli.ok("replay", source, "--from", position, "--speed", "99", "--quiet").raw == shown
 
 
 def test_a_bundle_that_a_full_disk_breaks_off_is_one_error_line(shared: Cli, run_id: str) -> None:

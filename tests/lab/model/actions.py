@@ -17,6 +17,7 @@ T = TypeVar("T")
 Action = Callable[[Driver, random.Random], None]
 STARTERS = ("owner", "session", "client")
 MOST_CALLS = 3  # command lines at once
+COPY = "backup-"  # and the step that made it
 RECENT = 12  # requests that verbs are about: older ones are mostly over
 
 
@@ -163,6 +164,10 @@ def import_(driver: Driver, rng: random.Random) -> None:
     ask_anybody(driver, rng, "import_", roles=STARTERS, bundle=foreign.bundle(driver.folder))
 
 
+def capabilities(driver: Driver, rng: random.Random) -> None:
+    ask_anybody(driver, rng, "capabilities", roles=STARTERS)
+
+
 def call(driver: Driver, rng: random.Random) -> None:
     """A command line, beside whoever is there."""
     runs = [request.run_id for request in recent(driver)]
@@ -179,6 +184,12 @@ def call(driver: Driver, rng: random.Random) -> None:
             ["stop", run, "--json"],
             ["wait", run, "--timeout", "1"],
             ["export", run, "-o", name],
+            ["report", run, "-o", name],
+            ["replay", run, "--speed", "1000"],
+            ["audit", run, "--secrets-file", secrets_file(driver)],
+            ["backup", str(driver.folder / f"{COPY}{driver.steps}"), "--json"],
+            ["verify", "--json"],
+            ["doctor", "--json"],
             ["reconcile", "--json"],
         ]
     )
@@ -186,6 +197,12 @@ def call(driver: Driver, rng: random.Random) -> None:
         of_run(driver, run).stops += 1
     driver.verbs[f"cli {words[0]}"] += 1
     driver.herd.fork("cli", lambda end: actors.call(words, str(driver.state)))
+
+
+def secrets_file(driver: Driver) -> str:
+    path = driver.folder / "secrets"
+    path.write_text("nobody ever printed this\n")
+    return str(path)
 
 
 # Violence.
@@ -287,6 +304,6 @@ KILLS = {"worker": 14.0, "zygote": 1.5, "spare": 3.0, "owner": 1.0, "session": 1
 ACTIONS: list[tuple[float, Action]] = [
     (22, start), (8, burst), (4, again), (1, conflict), (4, stop), (2, signal_), (4, write), (1, resize),
     (2, attach), (2, wait), (2, inspect), (3, pages), (1, acknowledge), (4, follow), (1, list_), (1, feed),
-    (2, resolve), (1, reconcile), (0.5, gc), (0.5, import_), (0.7, call), (36, kill), (8, kill_soon),
-    (6, freeze), (0.7, leave),
+    (2, resolve), (1, reconcile), (0.5, gc), (0.5, import_), (0.2, capabilities), (0.9, call), (36, kill),
+    (8, kill_soon), (6, freeze), (0.7, leave),
 ]  # fmt: skip

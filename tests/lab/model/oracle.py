@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import signal
 import stat
@@ -17,9 +18,11 @@ from durable_supervisor.model.events import TERMINAL_KINDS
 from durable_supervisor.model.states import SETTLED_STATES, TRANSITIONS, Trigger
 from durable_supervisor.process.locks import LockState, probe_lock
 from durable_supervisor.sandbox.resources import cgroups, run_cgroups
+from durable_supervisor.upkeep.verify import verify
 from tests.crash.world import gapless
 from tests.lab.model import foreign
-from tests.lab.model.actors import mark
+from tests.lab.model.actions import COPY
+from tests.lab.model.actors import Actor, mark
 from tests.lab.model.books import Book
 from tests.lab.model.driver import Driver, Follower, Request
 
@@ -52,8 +55,12 @@ class Oracle:
                 await self._of_run(sup, view)
             for request in self._driver.requests.values():
                 await self._again(sup, request, views.get(request.id))
+        for path in sorted(self._driver.folder.glob(f"{COPY}*")):
+            await self._copy(path, views)
         deaths = self._driver.herd.deaths_at_points()
         assert len(self._unexplained) <= len(deaths), ("lost without a cause", self._unexplained, deaths)
+        found = [one for one in (await verify(self._driver.state)).findings if one.severity != "note"]
+        assert not found, found
         self._files()
         self._journal()  # last: who only reads leaves a -wal file behind
 
@@ -214,16 +221,31 @@ class Oracle:
 
     async def _again(self, sup: Supervisor, request: Request, view: RunView | None) -> None:
         """The request once more: the same run; executed only where it never was."""
-        from tests.lab.model.actors import Actor
-
         if view is None or (view.state is RunState.NOT_STARTED and view.retryable):
             return
         try:
-            answer = await Actor(sup, "").start(**{**request.form, "limits": dict(request.form["limits"])})
+            answer = await Actor(sup, "").start(**copy.deepcopy(request.form))
         except SupervisorError as error:
             raise AssertionError(f"{request.id}: {error}") from error
         assert (answer["run_id"], answer["admission"]) == (view.id, "existing"), (request.id, answer)
         assert answer["state"] == view.state.value, (request.id, answer)
+
+    async def _copy(self, path: Path, views: dict[str, RunView]) -> None:
+        """A backup of some moment has no end that is not the run's, and executes nothing that it knows."""
+        async with Supervisor.open(path) as sup:
+            known = (await sup.list(limit=1000, collected=True)).runs
+            for run in known:
+                if run.imported is not None:
+                    continue
+                now, request = views[run.request_id], self._driver.requests[run.request_id]
+                assert run.id == now.id, (path, run, now)
+                assert run.state in SETTLED_STATES, (path, run)
+                if run.state is RunState.FINISHED:
+                    assert (now.state, now.outcome) == (run.state, run.outcome), (path, run, now)
+                before = self._driver.books.read(request.id).begun
+                answer = await Actor(sup, "").start(**copy.deepcopy(request.form))
+                assert answer["admission"] == "existing", (path, answer)
+                assert self._driver.books.read(request.id).begun == before, (path, run)
 
     def _journal(self) -> None:
         with JournalReader.open(str(self._driver.state / "journal.db")) as journal:
