@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.model.events import Kind
+from durable_supervisor.model.events import Event, Kind
 from tests.browser.conftest import Browser
 from tests.browser.png import pixels
 from tests.bundle.views import event, output, page_of, view_of
@@ -21,6 +21,19 @@ HOSTILE = (
 )
 
 
+def hostile_events(seq: int, seconds: float) -> list[Event]:
+    """A stranger's log may say anything of what happened, also where the picture has its labels."""
+    words = HOSTILE.decode("utf-8", "replace")
+    return [
+        event(seq, Kind.CONTROL_RECEIVED, seconds, op=words),
+        event(seq + 1, Kind.RUN_STOPPING, seconds, reason="timeout", grace=words),
+        event(seq + 2, Kind.PROGRAM_SIGNALLED, seconds, signal=words, pids=[words], step=words),
+        event(seq + 3, Kind.OUTPUT_DROPPED, seconds, first_seq=seq + 3, bytes=1, stream=words, reason=words),
+        event(seq + 4, Kind.RUN_WARNING, seconds, text=words, **{words: words}),
+        event(seq + 5, Kind.PROGRAM_SPAWNED, seconds, identity={"pid": words}, canonical=words),
+    ]
+
+
 @pytest.fixture
 def report(tmp_path: Path) -> str:
     """The address of a report on a run with hostile output."""
@@ -31,7 +44,8 @@ def report(tmp_path: Path) -> str:
         output(3, HOSTILE, seconds=0.5),
         output(4, colours, seconds=1.0),
         output(5, b"a Needle on stderr\n", stream="stderr", seconds=2.0),
-        event(6, Kind.PROGRAM_EXITED, 4.0, code=3, signal=None),
+        *hostile_events(6, 2.5),
+        event(20, Kind.PROGRAM_EXITED, 4.0, code=3, signal=None),
     ]
     page = tmp_path / "report.html"
     page.write_text(page_of(view_of(argv=["sh", "-c", HOSTILE.decode("utf-8", "replace")]), events))
