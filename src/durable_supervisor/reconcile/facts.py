@@ -66,19 +66,19 @@ class Reason(StrEnum):
 
 
 class Sighting(NamedTuple):
-    """A logged process, looked up.  ``now`` is the other process that has its pid, if any."""
+    """A logged process.  ``liveness`` is None where nobody looked it up; ``now`` is the other process that
+    has its pid, if any.
+    """
 
     identity: ProcessIdentity
-    liveness: Liveness
+    liveness: Liveness | None = None
     now: ProcessIdentity | None = None
 
     def to_dict(self) -> JsonDict:
-        """``pid``, ``start_ticks``, ``liveness`` and, for a reused pid, ``mismatch``."""
-        form: JsonDict = {
-            "pid": self.identity.pid,
-            "start_ticks": self.identity.start_ticks,
-            "liveness": self.liveness.value,
-        }
+        """``pid``, ``start_ticks``, ``liveness`` if it was looked up and, for a reused pid, ``mismatch``."""
+        form: JsonDict = {"pid": self.identity.pid, "start_ticks": self.identity.start_ticks}
+        if self.liveness is not None:
+            form["liveness"] = self.liveness.value
         if self.now is not None:
             form["mismatch"] = {"pid": self.now.pid, "start_ticks": self.now.start_ticks}
         return form

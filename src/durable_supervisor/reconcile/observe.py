@@ -10,9 +10,10 @@ from ..journal.rows import RunRow
 from ..model.identity import ProcessIdentity
 from ..model.states import SETTLED_STATES, RunState
 from ..process.identity import Liveness, look_up
-from ..process.locks import LockState, probe_lock
+from ..process.locks import LockState, is_locked, probe_lock
 from ..process.shortage import is_shortage
-from ..runlog.evidence import LogEvidence, read_evidence
+from ..runlog.evidence import LogEvidence, read_evidence, read_short
+from ..runlog.files import NotRegularError, open_regular
 from ..runlog.paths import RunPaths
 from .facts import JsonDict, LogStatus, Observation, Sighting
 
@@ -65,10 +66,29 @@ def look(row: RunRow, place: Place) -> Observation:
 
     Raises OSError when we ourselves are short of something: that is evidence of nothing.
     """
-    paths = place.paths(row)
+    paths, settled = place.paths(row), row.state in SETTLED_STATES
+    short = None if settled else _look_at_short(paths, row.attempt, place)
+    if short is not None:
+        return _observation(row, place, *short)
     lock = probe_lock(paths.log(row.attempt))
-    log = read_log(paths, row.attempt, place, final=lock is LockState.FREE, every=row.state in SETTLED_STATES)
+    log = read_log(paths, row.attempt, place, final=lock is LockState.FREE, every=settled)
     return _observation(row, place, lock, log)
+
+
+def _look_at_short(paths: RunPaths, attempt: int, place: Place) -> tuple[LockState, LogEvidence] | None:
+    """By one descriptor, where one read of the log tells of its end; None leaves it to a longer look."""
+    try:
+        fd, _ = open_regular(paths.log(attempt))
+    except (OSError, NotRegularError):
+        return None
+    try:
+        lock = LockState.HELD if is_locked(fd) else LockState.FREE
+        log = read_short(fd, paths, attempt, directory_id=place.directory_id or None)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return None if log is None else (lock, log)
 
 
 def read_log(paths: RunPaths, attempt: int, place: Place, *, final: bool, every: bool = False) -> LogEvidence:
@@ -88,6 +108,8 @@ def read_log(paths: RunPaths, attempt: int, place: Place, *, final: bool, every:
 
 def _observation(row: RunRow, place: Place, lock: LockState, log: LogEvidence) -> Observation:
     damage = tuple(log.damage)
+    told = log.receipt is not None and log.receipt.get("cleanup_confirmed") is True
+    settled = told and (log.word_synced or lock is LockState.FREE)
     # Under another boot, and nobody holds the lock: no process of this run can be left.
     ended = row.boot_id != place.boot_id and lock is not LockState.HELD
     return Observation(
@@ -97,8 +119,8 @@ def _observation(row: RunRow, place: Place, lock: LockState, log: LogEvidence) -
         log=LogStatus(log.status),
         intact=not damage and log.generation <= 1,
         corrupt=any(entry.get("class") == "corrupt" for entry in damage),
-        worker=_sighting(log.worker, ended),
-        program=_sighting(log.program, ended),
+        worker=_sighting(log.worker, ended, settled),
+        program=_sighting(log.program, ended, settled),
         waiting=log.waiting,
         released=log.released or _journal_saw_release(row),
         stop_requested=row.stop_requested or log.withdrawn,
@@ -129,14 +151,19 @@ def _journal_saw_release(row: RunRow) -> bool:
     return row.state in (RunState.RUNNING, RunState.STOPPING) or bool((row.evidence or {}).get("released"))
 
 
-def _sighting(recorded: JsonDict | None, ended: bool) -> Sighting | None:
-    """Look a logged identity up.  One that cannot be read proves nothing either way."""
+def _sighting(recorded: JsonDict | None, ended: bool, settled: bool) -> Sighting | None:
+    """Look a logged identity up.  One that cannot be read proves nothing either way.
+
+    ``settled``: nothing rests on it, since the receipt tells of the end of all.
+    """
     if recorded is None:
         return None
     try:
         identity = ProcessIdentity.from_dict(recorded)
     except ValueError:
         return Sighting(_NOBODY, Liveness.UNPROVABLE)
+    if settled:
+        return Sighting(identity)
     if ended:
         return Sighting(identity, Liveness.GONE)
     try:

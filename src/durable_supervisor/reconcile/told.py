@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..journal.rows import RunRow
 from ..model.view import RunView
+from ..process.failpoints import failpoint
 from .act import Judged, clear_away
 from .decide import decide
 from .facts import VerdictKind
@@ -27,7 +28,9 @@ def look_at_ends(rows: Sequence[RunRow], place: Place) -> dict[str, ToldEnd]:
     The others are left to the reconciler, also those that cannot be looked at: it says why.
     """
     found = ((row.run_id, _look_at(row, place)) for row in rows)
-    return {run_id: end for run_id, end in found if end is not None}
+    ends = {run_id: end for run_id, end in found if end is not None}
+    failpoint("reconcile.judged")
+    return ends
 
 
 def _look_at(row: RunRow, place: Place) -> ToldEnd | None:

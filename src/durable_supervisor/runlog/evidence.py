@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from .facts import Facts
 from .format import SegmentHeader
 from .paths import RunPaths
 from .tail import FOREIGN, Tail
 
 Detail = dict[str, object]
+
+_SHORT = 16 * 1024  # bytes of a log that are read at once, before anything of it is known
 
 
 class LogEvidence:
@@ -71,10 +75,26 @@ def read_evidence(
     """
     tail = Tail(paths, attempt, directory_id)
     tail.refresh(deep=deep)
+    return _evidence(tail, boot_id)
+
+
+def read_short(
+    fd: int, paths: RunPaths, attempt: int, *, directory_id: str | None = None
+) -> LogEvidence | None:
+    """As `read_evidence`, of the open first segment alone; None unless that is small and says it all.
+
+    Most runs are short, and are looked at when they are over.  Raises OSError.
+    """
+    data = os.pread(fd, _SHORT + 1, 0)
+    tail = Tail(paths, attempt, directory_id)
+    return _evidence(tail, None) if len(data) <= _SHORT and tail.take_short(data) else None
+
+
+def _evidence(tail: Tail, boot_id: str | None) -> LogEvidence:
     foreign = tail.status == FOREIGN
     return LogEvidence(
         tail.status,
-        attempt,
+        tail.attempt,
         tail.header,
         has_records=tail.has_records and not foreign,
         facts=Facts() if foreign else tail.facts,

@@ -107,6 +107,13 @@ class Scanner:
         self._buffer = b""
         self._base = 0
 
+    @classmethod
+    def of(cls, data: bytes, salt: int) -> Scanner:
+        """Of a whole segment that was read at once."""
+        scanner = cls(-1, salt, 0, len(data))
+        scanner._buffer = data
+        return scanner
+
     def refresh(self) -> None:
         """Look at the file's size again and forget what was read of its tail."""
         self.size = os.fstat(self._fd).st_size

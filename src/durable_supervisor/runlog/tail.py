@@ -122,6 +122,19 @@ class Tail:
         self.status = UNREADABLE
         self.unseen = True
 
+    def take_short(self, data: bytes) -> bool:
+        """Take in a whole first segment.  False unless it ends with the receipt, which is on the disk.
+
+        Nothing comes behind that, so no further segment needs to be looked for.
+        """
+        scanner = Scanner.of(data, salt_of(self.paths.run_id, self.attempt, FIRST[0]))
+        self._enter(FIRST, scanner.header())
+        if self.status != OK:
+            return False
+        self._records(scanner)
+        self.end = self._offset = scanner.offset
+        return self.facts.receipt is not None and self.word_synced and not self.all_damage()
+
     def all_damage(self) -> list[FoundDamage]:
         return [*self.damage, *([] if self.bad is None else [self.bad])]
 
