@@ -136,10 +136,19 @@ def test_the_shared_options_may_stand_before_the_verb(cli: Cli) -> None:
         (["gc", "--older-than", "x"], "--older-than"),
         (["gc", "--max-size", "x"], "--max-size"),
         (["start", "--size", "80x24", "--", "true"], "--size"),
+        (["serve", "--socket-mode", "x"], "--socket-mode"),
+        (["serve", "--max-queued-runs", "x"], "--max-queued-runs"),
+        (["serve", "--log-level", "x"], "--log-level"),
     ],
 )
 def test_a_refusal_names_the_option_as_it_was_typed(cli: Cli, line: list[str], option: str) -> None:
     assert cli(*line).stderr.startswith(f"error: INVALID_REQUEST: {option}: ")
+
+
+def test_a_refusal_of_which_nothing_more_can_be_said_points_to_the_help(cli: Cli) -> None:
+    """Not to a request that could be sent again: that is for who sends one by program."""
+    assert cli("list", "--limit", "x").stderr.endswith("a whole number of at least 1 (see --help)\n")
+    assert "send the request again" in cli("list", "--limit", "x", "--json").error["hint"]
 
 
 def test_an_option_without_its_value_is_explained_by_its_verb(cli: Cli) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from durable_supervisor.model.errors import SupervisorError
+from durable_supervisor.model.errors import SupervisorError, default_hint
 
 OPTIONS: Final = {
     "cwd": "--cwd",
@@ -47,6 +47,14 @@ OPTIONS: Final = {
     "detach-key": "--detach-key",
     "from": "--from",
     "grace": "--grace",
+    "launchd": "--launchd",
+    "log-format": "--log-format",
+    "log-level": "--log-level",
+    "max-concurrent-runs": "--max-concurrent-runs",
+    "max-connections": "--max-connections",
+    "max-queued-runs": "--max-queued-runs",
+    "max-runs-per-owner": "--max-runs-per-owner",
+    "socket-mode": "--socket-mode",
     "keep": "--keep",
     "kind": "--kind",
     "label": "--label",
@@ -75,8 +83,11 @@ _SIZES: Final = ("--max-output", "--max-stdin", "--memory", "--file-size", "--ma
 
 def by_option(error: SupervisorError) -> tuple[str, str]:
     """Message and hint, with the option in the place of the field."""
-    field = str(error.details.get("field", "")).partition("[")[0]
+    named = str(error.details.get("field", ""))
+    field = named.partition("[")[0]
     option = OPTIONS.get(field)
+    if error.hint == default_hint(named):  # it is for who has made a request by program
+        return re.sub(rf"^{re.escape(field)}\b", option or field, error.message), "see --help"
     if option is None:
         return error.message, error.hint
     message = re.sub(rf"^{re.escape(field)}\b", option, error.message)

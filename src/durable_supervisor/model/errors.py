@@ -157,9 +157,14 @@ def invalid(field: str, problem: str, hint: str = "") -> SupervisorError:
         ErrorCode.INVALID_REQUEST,
         f"{field}: {problem}",
         phase=Phase.VALIDATE,
-        hint=hint or f"correct {field} and send the request again",
+        hint=hint or default_hint(field),
         details={"field": field},
     )
+
+
+def default_hint(field: str) -> str:
+    """Where the problem itself says what to do."""
+    return f"correct {field} and send the request again"
 
 
 def unknown_run(run_id: str) -> SupervisorError:
