@@ -174,6 +174,11 @@ class Scanner:
         return record
 
     def _bytes(self, offset: int, count: int) -> bytes:
+        at = self._load(offset, count)
+        return self._buffer[at : at + count]
+
+    def _load(self, offset: int, count: int) -> int:
+        """Have these bytes in the buffer, as far as the file has them; where they begin there."""
         at = offset - self._base
         if at < 0 or at + count > len(self._buffer):
             window = min(
@@ -182,7 +187,7 @@ class Scanner:
             self._buffer = os.pread(self._fd, max(count, window), offset)
             self._base = offset
             at = 0
-        return self._buffer[at : at + count]
+        return at
 
     def _head(self, offset: int) -> RecordFields | None:
         fields = decode_record_head(self._salt, offset, self._bytes(offset, RECORD_SIZE), 0)
@@ -192,8 +197,9 @@ class Scanner:
 
     def _body(self, offset: int, fields: RecordFields) -> Record | None:
         rtype, flags, meta_length, data_length = fields[:4]
-        body = self._bytes(offset + RECORD_SIZE, meta_length + data_length)
-        meta, data = body[:meta_length], body[meta_length:]
+        at = self._load(offset + RECORD_SIZE, meta_length + data_length)
+        middle = at + meta_length
+        meta, data = self._buffer[at:middle], self._buffer[middle : middle + data_length]
         if len(data) != data_length or not body_holds(self._salt, fields[7], meta, data):
             return None
         if rtype == OUTPUT:
