@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sqlite3
 import subprocess
@@ -103,7 +104,7 @@ def command_line(service: Service, run: str) -> Iterator[subprocess.Popen[bytes]
     process = subprocess.Popen(words, env=environment(service.state_dir), stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
-        assert b'"seq": 1,' in process.stdout.readline()
+        assert json.loads(process.stdout.readline())["seq"] == 1
         process.send_signal(signal.SIGSTOP)
         yield process
     finally:
