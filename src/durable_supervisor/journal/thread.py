@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -19,7 +21,7 @@ JOIN_SECONDS = 5.0
 
 
 async def connect(database: str, *, uri: bool) -> aiosqlite.Connection:
-    """A connection in autocommit mode: every BEGIN is ours.  Raises sqlite3.Error."""
+    """A connection in autocommit mode: every BEGIN is ours.  Raises sqlite3.Error, OSError."""
     connection = aiosqlite.connect(
         database, uri=uri, isolation_level=None, timeout=BUSY_TRY_SECONDS, cached_statements=256
     )
@@ -30,7 +32,9 @@ async def connect(database: str, *, uri: bool) -> aiosqlite.Connection:
     worker.daemon = True
     try:
         opened = await connection
-    except BaseException:
+    except BaseException as error:
+        if worker.ident is None:  # it has never begun
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
         # The thread has been told to end and will tell our loop so: it must not find it closed.
         worker.join(JOIN_SECONDS)
         raise

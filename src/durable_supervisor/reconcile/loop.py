@@ -23,6 +23,7 @@ from ..model.states import JUDGED_STATES
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.shortage import is_shortage
+from ..process.threads import in_thread
 from .act import Judged, Spoken, clear_away, fold, is_news, must_sync, owes_word, speak
 from .decide import decide
 from .facts import Observation
@@ -176,7 +177,7 @@ class Reconciler:
             task.exception()  # whoever waited may be gone: asyncio would tell the host's log of it
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        return await (asyncio.to_thread(work) if self._executor is None else in_thread(self._executor, work))
 
     async def _pass(self) -> PassReport:
         async with self._turn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from functools import cache
 
@@ -31,12 +32,15 @@ def read_host() -> Host:
 
 def short_of(error: OSError, phase: Phase) -> SupervisorError:
     """``BUSY``: the process, or the machine, has run out of something for the moment."""
+    what, hint = "open another file", "close some descriptors, or raise the limit (ulimit -n)"
+    if error.errno == errno.EAGAIN:
+        what, hint = "start another thread", "end some processes, or raise the limit (ulimit -u, pids.max)"
     return SupervisorError(
         ErrorCode.BUSY,
-        f"this process cannot open another file: {error.strerror}",
+        f"this process cannot {what}: {error.strerror}",
         phase=phase,
         retryable=True,
-        hint="close some descriptors, or raise the limit (ulimit -n)",
+        hint=hint,
     )
 
 

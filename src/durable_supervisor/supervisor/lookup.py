@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..journal.rows import RunRow
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..process.shortage import is_shortage
+from ..process.threads import in_thread
 from ..runlog.paths import RunPaths
 from .hosting import short_of
 from .imported import is_imported, paths_of
@@ -82,7 +83,7 @@ class Lookup:
             )
 
     async def blocking(self, work: Callable[[], T]) -> T:
-        """Run ``work`` in a thread; `close` waits for it."""
+        """Run ``work`` in a thread; `close` waits for it.  Raises OSError EAGAIN where there is none."""
         self.check_open()
         answer = self._submit(work)
         try:
@@ -91,7 +92,10 @@ class Lookup:
             self._calls.discard(answer)
 
     def begin(self, work: Callable[[], T], then: Callable[[T], object]) -> None:
-        """As `blocking`, for who awaits nothing: ``then`` gets what ``work`` returned, on the loop."""
+        """As `blocking`, for who awaits nothing: ``then`` gets what ``work`` returned, on the loop.
+
+        Raises OSError as it does.
+        """
 
         def done(answer: asyncio.Future[T]) -> None:
             self._calls.discard(answer)
@@ -101,10 +105,7 @@ class Lookup:
         self._submit(work).add_done_callback(done)
 
     def _submit(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        # Not `run_in_executor`, whose two futures, chained, cost as much as most of the work here.
-        self.threads.submit(_answer, loop, answer, work)
+        answer = in_thread(self.threads, work)
         self._calls.add(answer)
         return answer
 
@@ -205,22 +206,3 @@ class Lookup:
 
     def paths(self, row: RunRow) -> RunPaths:
         return paths_of(row, self._place.runs)
-
-
-def _answer(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[T], work: Callable[[], T]) -> None:
-    """In a thread.  Should the loop be closed by then, nobody waits any more."""
-    try:
-        result = work()
-    except BaseException as error:  # noqa: BLE001  (whatever it is, it is the caller's)
-        loop.call_soon_threadsafe(_settle, answer, None, error)
-    else:
-        loop.call_soon_threadsafe(_settle, answer, result, None)
-
-
-def _settle(answer: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
-    if answer.done():
-        return  # its caller was cancelled
-    if error is None:
-        answer.set_result(result)
-    else:
-        answer.set_exception(error)

@@ -114,7 +114,10 @@ class ToldEnds:
         if self._under_way or not self._due or self._lookup.closed:
             return
         self._under_way, self._due = list(self._due.values()), {}
-        self._lookup.begin(partial(_look_at, self._under_way, self._place), self._looked)
+        try:
+            self._lookup.begin(partial(_look_at, self._under_way, self._place), self._looked)
+        except OSError:  # no thread to be had: the reconciler tries again until there is one
+            self._looked({})
 
     def _looked(self, ends: Mapping[str, ToldEnd]) -> None:
         rows, self._under_way = self._under_way, ()

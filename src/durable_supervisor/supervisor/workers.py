@@ -122,11 +122,10 @@ class Workers:
         """The pid of a worker.  Raises OSError, of which the log knows as well."""
         try:
             pid: int = await self._blocking(lambda: spawn_worker(run_id, channel, log, missed))
-        except OSError as problem:
-            error = problem
+        except OSError as error:
             from .unspawned import record  # hardly ever
 
-            await self._blocking(lambda: record(log, log_path, error))
+            record(log, log_path, error)  # here: without a process there may be no thread either
             raise
         return pid
 
