@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import itertools
-import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
-from ..process.places import POINTER_NAME, SOCKET_NAME
+from ..process.places import may_be_served
 from .seat import OwnSeat, Seat, ServedSeat
 
 if TYPE_CHECKING:
@@ -48,8 +47,8 @@ class Terms(NamedTuple):
     ``socket``: the service there, or none.  ``serve``: whether an owner serves the directory's
     socket; None: if it can.  ``wait``: seconds for an owner that does not answer (yet).
     ``daemon_patience``: seconds that a daemon has to come back before its place is taken.
-    ``owning``: further arguments of `Supervisor.open`.  ``ahead``: an owner starts a run at once, so
-    that its worker may load while the supervisor does.
+    ``owning``: further arguments of `Supervisor.open`.  ``ahead``: a worker that loads already, for an owner
+    that starts a run at once; whoever made it closes it.
     """
 
     state_dir: str
@@ -58,7 +57,7 @@ class Terms(NamedTuple):
     wait: float = OWNER_WAIT
     daemon_patience: float = DAEMON_PATIENCE
     owning: Mapping[str, Any] = MappingProxyType({})
-    ahead: bool = False
+    ahead: WorkerAhead | None = None
     chance: Callable[[], float] = chance
 
 
@@ -76,7 +75,7 @@ async def take_seat(terms: Terms) -> Seat:
         if served is not None:
             return served
         try:
-            return await _embed(terms, ahead=terms.ahead and attempt == 0)
+            return await _embed(terms)
         except SupervisorError as error:
             if error.code is not ErrorCode.STATE_DIR_IN_USE:
                 raise
@@ -132,7 +131,7 @@ async def reach(state_dir: str) -> ServedSeat | None:
 
     Raises ``PEER_DENIED``, ``UNSUPPORTED_API_VERSION``.
     """
-    if not any(os.path.lexists(os.path.join(state_dir, name)) for name in (SOCKET_NAME, POINTER_NAME)):
+    if not may_be_served(state_dir):
         return None  # the usual case for a command line, which need not import a client for it
     client, place = _client(state_dir, None)
     try:
@@ -165,31 +164,17 @@ def _client(state_dir: str | None, socket: str | None) -> tuple[AsyncClient, Pla
     return AsyncClient(place, reconnect=0), place
 
 
-async def _embed(terms: Terms, *, ahead: bool) -> OwnSeat:
+async def _embed(terms: Terms) -> OwnSeat:
     """Raises ``STATE_DIR_IN_USE`` at once where somebody else has the lock."""
-    worker = await _worker() if ahead else None
-    try:
-        await _load("durable_supervisor.supervisor.supervisor")
-        from ..supervisor.supervisor import Supervisor
+    await _load("durable_supervisor.supervisor.supervisor")
+    from ..supervisor.supervisor import Supervisor
 
-        owning = terms.owning if worker is None else {**terms.owning, "ahead": worker}
-        supervisor = await Supervisor.open(terms.state_dir, wait=0, **owning)
-    except BaseException:
-        if worker is not None:
-            worker.close()
-        raise
+    supervisor = await Supervisor.open(terms.state_dir, wait=0, ahead=terms.ahead, **terms.owning)
     try:
         return OwnSeat(supervisor, await _serve(supervisor, required=terms.serve))
     except BaseException:
         await supervisor.close()
         raise
-
-
-async def _worker() -> WorkerAhead | None:
-    await _load("durable_supervisor.supervisor.ahead")
-    from ..supervisor.ahead import WorkerAhead
-
-    return WorkerAhead.spawn()
 
 
 async def _serve(supervisor: Supervisor, *, required: bool | None) -> Server | None:

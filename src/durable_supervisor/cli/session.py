@@ -16,6 +16,7 @@ from .escape import escape_text
 if TYPE_CHECKING:
     from durable_supervisor.api.owner import Owner
     from durable_supervisor.api.verbs import Reading
+    from durable_supervisor.supervisor.ahead import WorkerAhead
 
     from .options import Settings
 
@@ -87,11 +88,26 @@ async def _explain(error: SupervisorError, shared: Settings, reading: Reading | 
         unknown.explain(error, reading.state_dir, runs.get)
 
 
+def worker_ahead(shared: Settings) -> WorkerAhead | None:
+    """For a start that is likely to be our own: a worker that loads while we do, from now on.
+
+    None where a service may be there, which has its own.  Raises STATE_DIR_REFUSED.
+    """
+    from durable_supervisor.process.places import may_be_served, state_directory
+
+    if shared.socket is not None or may_be_served(state_directory(shared.state_dir)):
+        return None
+    from durable_supervisor.supervisor.ahead import WorkerAhead
+
+    return WorkerAhead.spawn()
+
+
 @asynccontextmanager
-async def owning(shared: Settings, *, starting: bool = False) -> AsyncIterator[Owner]:
+async def owning(shared: Settings, *, ahead: WorkerAhead | None = None) -> AsyncIterator[Owner]:
     """For starting and judging: the directory's service; where none answers, we own it meanwhile.
 
-    Closing it leaves runs alone.  With --socket, that service or none.  ``starting``: a run, at once.
+    Closing it leaves runs alone.  With --socket, that service or none.  ``ahead``: as
+    `worker_ahead` made it; closed here.
     """
     import asyncio
 
@@ -105,7 +121,7 @@ async def owning(shared: Settings, *, starting: bool = False) -> AsyncIterator[O
         socket=shared.socket,
         serve=False,
         owning=passing,
-        ahead=starting,
+        ahead=ahead,
     )
     owner = Owner(terms)
     waiting = asyncio.get_running_loop().call_later(_PATIENCE, _tell_who_owns, shared)
@@ -119,6 +135,8 @@ async def owning(shared: Settings, *, starting: bool = False) -> AsyncIterator[O
     finally:
         waiting.cancel()
         await owner.close()
+        if ahead is not None:  # a service has started the run, or nobody has
+            ahead.close()
 
 
 def _tell_who_owns(shared: Settings) -> None:

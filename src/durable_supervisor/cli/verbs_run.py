@@ -20,7 +20,7 @@ from .interactive import Left
 from .main import called_name
 from .options import Call, Grace, Json, Raw, Settings, SocketPath, StateDir, settings
 from .printer import Printer, terminals
-from .session import drive, observing, owning
+from .session import drive, observing, owning, worker_ahead
 from .style import Style
 from .verbs_start import hand_over, not_started
 from .viewing import Manner, Program, farewell, hold
@@ -165,7 +165,7 @@ async def _sit_at(
 
 async def _begin(shared: Settings, wanted: _Wanted) -> str:
     """Own the state directory only while starting, so that two `run`s work side by side."""
-    async with owning(shared, starting=True) as owner:
+    async with owning(shared, ahead=worker_ahead(shared)) as owner:
         return (await hand_over(owner, wanted.asked, wanted.turn, wanted.window)).id
 
 

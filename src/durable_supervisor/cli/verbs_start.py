@@ -11,7 +11,7 @@ from . import confined, exit_codes, out, request
 from .declared import Option
 from .describe import is_generated
 from .options import Call, Grace, Json, Settings, SocketPath, StateDir, settings
-from .session import drive, owning
+from .session import drive, owning, worker_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from durable_supervisor.api.owner import Owner
     from durable_supervisor.model.request import StartRequest
     from durable_supervisor.model.run import Run
+    from durable_supervisor.supervisor.ahead import WorkerAhead
 
 DryRun = Annotated[bool, Option("--dry-run", help="Check the request and print it; start nothing.")]
 
@@ -76,11 +77,12 @@ def start(
     asked, turn = request.ask(call.params), request.turn(call.params)
     if dry_run:
         return _show_request(shared, asked, generated_id=request_id is None)
-    return drive(_start(shared, asked, turn))
+    ahead = worker_ahead(shared)  # before asyncio is loaded, which takes as long as half a worker
+    return drive(_start(shared, asked, turn, ahead))
 
 
-async def _start(shared: Settings, asked: StartRequest, turn: request.Turn) -> int:
-    async with owning(shared, starting=True) as owner:
+async def _start(shared: Settings, asked: StartRequest, turn: request.Turn, ahead: WorkerAhead | None) -> int:
+    async with owning(shared, ahead=ahead) as owner:
         run = await hand_over(owner, asked, turn)
         form = await _known_of(run, owner)
     if shared.json:

@@ -42,6 +42,11 @@ def _default() -> str:
         raise _no_path("has no default, for this user has no home directory", hint) from None
 
 
+def may_be_served(state_dir: str) -> bool:
+    """Is there a trace of a service?  Without one there is none, and nobody need load a client to ask."""
+    return any(os.path.lexists(os.path.join(state_dir, name)) for name in (SOCKET_NAME, POINTER_NAME))
+
+
 def pointed_to(state_dir: str) -> str | None:
     """What the directory's pointer file names; None where there is none that can be believed."""
     try:

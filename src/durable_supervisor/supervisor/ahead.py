@@ -4,17 +4,22 @@ For an owner that starts one run and is gone, such as a command line: an interpr
 takes as long to load as the supervisor's modules do, and on two processors both load at once.
 It is given nothing before the run's intent is committed, and leaves when its turn cannot come
 any more: when our end of the socket closes, whoever closes it.
+
+Nothing here loads asyncio, so that it can be made before that is.
 """
 
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 
 from ..process import forks
 from ..process.channel import send_fds
 from ..process.failpoints import any_armed
-from .links import ExitWatch
 from .spawn import spawn_ahead
+
+if TYPE_CHECKING:
+    from .links import ExitWatch
 
 
 class WorkerAhead:
@@ -23,7 +28,7 @@ class WorkerAhead:
     def __init__(self, pid: int, turn: socket.socket) -> None:
         self.pid = pid
         self._turn = turn
-        self._watch = ExitWatch.of_child(pid, lambda: None)  # reaps it
+        self._watch: ExitWatch | None = None
 
     @classmethod
     def spawn(cls) -> WorkerAhead | None:
@@ -44,6 +49,12 @@ class WorkerAhead:
             return None
         finally:
             forks.close_socket(theirs)
+
+    def reap(self) -> None:
+        """In the loop of an owner, which may outlive it: have it reaped when it ends."""
+        from .links import ExitWatch
+
+        self._watch = ExitWatch.of_child(self.pid, lambda: None)
 
     def give(self, channel: int, log: int) -> bool:
         """Hand it its run.  False: it is gone, or has one already, and has got nothing."""

@@ -50,6 +50,8 @@ class Workers:
     def __init__(self, blocking: Blocking, source: Source) -> None:
         self._blocking = blocking
         self._source = source
+        if source.ahead is not None:
+            source.ahead.reap()
         self._zygote: _Zygote | None = None
         self._children: set[ExitWatch] = set()
         self._started = 0
