@@ -19,6 +19,7 @@ MAX_JSON = 64 * 1024 * 1024
 MAX_BLOB = 1 << 30
 
 _encode = compact_encoder()
+_decode = json.JSONDecoder().decode  # json.loads guesses the encoding first
 
 
 class FrameError(Exception):
@@ -92,7 +93,7 @@ class FrameParser:
 
 def _object(text: bytes) -> dict[str, object]:
     try:
-        message = json.loads(text)
+        message = _decode(text.decode())
     except (ValueError, RecursionError):
         raise FrameError("frame is not JSON") from None
     if not isinstance(message, dict):

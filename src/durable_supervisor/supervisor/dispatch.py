@@ -20,6 +20,7 @@ from ..process import forks
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from .admission import Prepared, conflict
+from .ears import Ears
 from .intent import AdmitWork
 from .links import OnNews, Word, WorkerLink
 from .opening import Identity
@@ -60,13 +61,14 @@ class Dispatcher:
         self._on_news = on_news
         self._workers = Workers(blocking, source)
         self._under_way: dict[Key, asyncio.Future[None]] = {}  # of each request id that somebody is starting
-        self._patience = Patience(FIRST_WORD_SECONDS)
+        self._patience, self._ears = Patience(FIRST_WORD_SECONDS), Ears()
         self._slots = slots
 
     def close(self) -> None:
         """Let go of every worker.  They go on."""
         for link in list(self.links.values()):
             link.close()
+        self._ears.close()
         self._workers.close()
 
     async def start(self, prepared: Prepared) -> tuple[Admission, str]:
@@ -115,7 +117,7 @@ class Dispatcher:
         except OSError:  # no descriptor to be had: nobody will ever run this attempt
             forks.close(log)
             return "closed"
-        link = WorkerLink(row, ours, self._news)
+        link = WorkerLink(row, ours, self._ears, self._news)
         try:
             link.send_ahead(prepared.spec_frame(place, paths, queued=work.queued))
             link.worker = await self._workers.start(

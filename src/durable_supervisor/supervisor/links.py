@@ -17,6 +17,7 @@ from ..process.channel import FrameError, FrameParser, encode_frame
 from ..process.failpoints import failpoint
 from ..process.identity import Liveness, probe
 from ..worker.spec import FREE
+from .ears import Ears
 from .spare import KeptWorker
 
 
@@ -41,7 +42,7 @@ class WorkerLink:
     resolves at the first of queued, released, not started, finished, the channel's end, or a word of ours.
     """
 
-    def __init__(self, row: RunRow, channel: socket.socket, on_news: OnNews) -> None:
+    def __init__(self, row: RunRow, channel: socket.socket, ears: Ears, on_news: OnNews) -> None:
         self.row = row  # as the journal had it last
         self.run_id = row.run_id
         loop = asyncio.get_running_loop()
@@ -50,6 +51,7 @@ class WorkerLink:
         self._awaiting_end: set[asyncio.Future[None]] = set()
         self._loop = loop
         self._channel = channel
+        self._ears = ears
         self._on_news = on_news
         self._parser = FrameParser()
         self.told_end = False  # the worker said that all is over
@@ -87,7 +89,7 @@ class WorkerLink:
             async with asyncio.timeout(seconds), self._turn:  # nothing else may get in between
                 await self._loop.sock_sendall(self._channel, self._unsent)
             self._unsent = b""
-        self._loop.add_reader(self._channel.fileno(), self._ready)
+        self._ears.add(self._channel.fileno(), self._ready)
 
     async def ask(self, message: dict[str, object], blob: bytes) -> dict[str, object] | None:
         """The worker's answer to a control, which may be sent before the worker has its socket.
@@ -120,8 +122,9 @@ class WorkerLink:
         if self.worker is not None and not self.worker.free:
             self.worker.close()
         if self._channel.fileno() >= 0:
-            self._loop.remove_reader(self._channel.fileno())
-            self._loop.remove_writer(self._channel.fileno())
+            self._ears.remove(self._channel.fileno())
+            if self._unsent or self._sending:
+                self._loop.remove_writer(self._channel.fileno())
             forks.close_socket(self._channel)
         for task in self._sending:
             task.cancel()
