@@ -8,6 +8,7 @@ waitid(2) proves that nothing is left of it.
 
 from __future__ import annotations
 
+import _thread
 import os
 
 from .identity import Stat, read_stat
@@ -46,7 +47,7 @@ def children_of(pid: int) -> list[int]:
     """Direct children, zombies included (``/proc/<pid>/task/<tid>/children``, proc(5))."""
     children: list[int] = []
     try:
-        tasks = os.listdir(f"/proc/{pid}/task")
+        tasks = _tasks(pid)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return children
     for task in tasks:
@@ -56,6 +57,13 @@ def children_of(pid: int) -> list[int]:
             if os.path.exists(f"/proc/{pid}/task/{task}/stat"):
                 return _children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
     return children
+
+
+def _tasks(pid: int) -> list[str]:
+    """The threads of a process, each of which may have children.  Raises OSError."""
+    if pid == os.getpid() and not _thread._count():  # a worker, at each run's end: nothing but its first
+        return [str(pid)]
+    return os.listdir(f"/proc/{pid}/task")
 
 
 def _read(path: str) -> bytes:

@@ -47,9 +47,9 @@ class SegmentedLog:
 
     def __init__(
         self, fd: int, paths: RunPaths, header: SegmentHeader, *, segment_bytes: int, stdout_cap: int,
-        stderr_cap: int, truncate: bool, clock: Clock,
+        stderr_cap: int, truncate: bool, clock: Clock, header_bytes: int | None = None,
     ) -> None:  # fmt: skip
-        _, start = read_header(fd)
+        start = read_header(fd)[1] if header_bytes is None else header_bytes
         self._lock_fd = fd
         self._paths = paths
         self._header = header

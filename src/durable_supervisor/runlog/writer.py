@@ -37,18 +37,19 @@ class LogWriter(SegmentedLog):
     ``fd`` is the locked first segment, as `create.create_log` made it; it stays open until
     `close`.  ``segment_bytes``: see `bounds.segment_size`.  With ``truncate`` each stream
     keeps its head and tail within its cap; without, what is beyond the cap is counted
-    and not stored.  ``clock`` has ``wall_ns()`` and ``elapsed_ns()``.
+    and not stored.  ``clock`` has ``wall_ns()`` and ``elapsed_ns()``.  ``header_bytes``: how long the
+    segment's header is, where that was read already.
     """
 
     __slots__ = ("_final",)
 
     def __init__(
         self, fd: int, paths: RunPaths, header: SegmentHeader, *, segment_bytes: int, stdout_cap: int,
-        stderr_cap: int, truncate: bool, clock: Clock,
+        stderr_cap: int, truncate: bool, clock: Clock, header_bytes: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             fd, paths, header, segment_bytes=segment_bytes, stdout_cap=stdout_cap, stderr_cap=stderr_cap,
-            truncate=truncate, clock=clock,
+            truncate=truncate, clock=clock, header_bytes=header_bytes,
         )  # fmt: skip
         self._final: Pending | None = None
 

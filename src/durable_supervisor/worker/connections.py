@@ -37,6 +37,7 @@ class Connection:
         self._socket = peer
         self._parser = FrameParser(_MAX_JSON, _MAX_BLOB)
         self._unsent = bytearray()
+        self._mask = READ  # what is waited for
         self._poller: Poller | None = None
         self.open = True
         peer.setblocking(False)
@@ -102,8 +103,9 @@ class Connection:
         except OSError:
             self.close()
             return
-        if self._poller is not None:
-            mask = READ | WRITE if self._unsent else READ
+        mask = READ | WRITE if self._unsent else READ
+        if self._poller is not None and mask != self._mask:
+            self._mask = mask
             self._poller.watch(self._socket.fileno(), mask, lambda _: self._ready())
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from functools import cache
 
 from ..model.events import Kind
 from ..process import libc
@@ -47,6 +48,8 @@ def work(cause: str | None = None, *, hardened: bool = False, kept: bool = False
         if not hardened:
             harden(NEXT_FD if kept else LAST_FD)
         reuse = Reuse(kept=kept)
+        for fd in (LOG_FD, CHANNEL_FD):
+            os.set_inheritable(fd, False)
         handed: tuple[int, int] | None = (LOG_FD, CHANNEL_FD)
         while handed is not None:
             tending = _attempt(*handed, cause)
@@ -85,9 +88,7 @@ def close_strangers(last: int) -> None:
 
 def _attempt(log_fd: int, channel_fd: int, cause: str | None) -> Tending | None:
     """One run: with a durable receipt and a free lock, only its channel is open yet; else None."""
-    channel = socket.socket(fileno=channel_fd)
-    channel.set_inheritable(False)
-    os.set_inheritable(log_fd, False)
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, channel_fd)
     failpoint("worker.waiting")
     spec = receive_spec(channel)
     if spec is None:
@@ -104,7 +105,7 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> 
     clock = Clock()
     paths = RunPaths(spec.runs_dir, spec.shard, spec.run_id)
     cap_out, cap_err = spec.max_stdout_bytes, spec.max_stderr_bytes
-    header, _ = read_header(log_fd)
+    header, header_bytes = read_header(log_fd)
     if header is None:
         return None  # not a log that anybody could read back
     log = LogWriter(
@@ -116,6 +117,7 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> 
         stderr_cap=cap_err,
         truncate=spec.on_limit == "truncate",
         clock=clock,
+        header_bytes=header_bytes,
     )
     failpoint("worker.log_open")
     try:
@@ -139,11 +141,17 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> 
         raise
 
 
+@cache
+def _own_identity() -> dict[str, object]:
+    """It stays the same from run to run."""
+    return self_identity().to_dict()
+
+
 def _record_dispatch(spec: Spec, log: LogWriter, cause: str | None) -> None:
     """Who owns the run from now on: in the log before anything is forked."""
     detail: dict[str, object] = {
         "attempt": spec.attempt,
-        "identity": self_identity().to_dict(),
+        "identity": _own_identity(),
         "argv": spec.shown_argv,
         "cwd": spec.shown_cwd,
     }

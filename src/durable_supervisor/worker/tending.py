@@ -162,8 +162,8 @@ class Tending:
         if self.host is not None:
             self.host.watch(lambda: self._due(HOST_GONE))
         self._poller.at("socket", time.monotonic() + _SOCKET_DELAY, self._socket.ensure)
-        # It may have ended before its signals were watched.
-        self._poller.at("again", time.monotonic(), self._look_at_children)
+        if self._leader_status() is not None:  # it had ended before its signals were watched
+            self._poller.at("again", time.monotonic(), self._look_at_children)
 
     def until_finished(self) -> None:
         """Serve the run until its receipt is durable."""
@@ -267,12 +267,14 @@ class Tending:
 
     def _look_at_children(self) -> None:
         """Note the leader's exit without reaping it, which pins its pid; reap everyone else."""
-        if self.exit is None:
-            status = os.waitid(os.P_PID, self.leader, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if status is not None:
-                self._leader_exited(status.si_code == os.CLD_EXITED, status.si_status)
-                return  # `_advance` reaps, in this very turn
-        tree.reap_others(self.leader, self._usage)
+        status = None if self.exit is not None else self._leader_status()
+        if status is None:
+            tree.reap_others(self.leader, self._usage)
+        else:  # `_advance` reaps, in this very turn
+            self._leader_exited(status.si_code == os.CLD_EXITED, status.si_status)
+
+    def _leader_status(self) -> os.waitid_result | None:
+        return os.waitid(os.P_PID, self.leader, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
     def _leader_exited(self, by_itself: bool, status: int) -> None:
         self.exit = (status, None) if by_itself else (None, status)
