@@ -46,21 +46,25 @@ class ProcessIdentity:
 
     def to_dict(self) -> dict[str, object]:
         """JSON form; the keys are the constructor's names."""
-        return {name: getattr(self, name) for name in _FIELDS}
+        return {
+            "pid": self.pid,
+            "create_time": self.create_time,
+            "start_ticks": self.start_ticks,
+            "boot_id": self.boot_id,
+            "pid_ns": self.pid_ns,
+            "time_ns": self.time_ns,
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, object]) -> ProcessIdentity:
         """The reverse of `to_dict`.  Raises ValueError where a field is missing or mistyped."""
         pid, ticks, created = data.get("pid"), data.get("start_ticks"), data.get("create_time")
-        texts = [data.get(name) for name in ("boot_id", "pid_ns", "time_ns")]
+        boot_id, pid_ns, time_ns = data.get("boot_id"), data.get("pid_ns"), data.get("time_ns")
         if not isinstance(pid, int) or not isinstance(ticks, int) or not isinstance(created, int | float):
             raise ValueError("identity: pid, start_ticks and create_time are numbers")
-        if not all(isinstance(text, str) for text in texts):
+        if not isinstance(boot_id, str) or not isinstance(pid_ns, str) or not isinstance(time_ns, str):
             raise ValueError("identity: boot_id, pid_ns and time_ns are strings")
-        return cls(pid, ticks, str(texts[0]), str(texts[1]), str(texts[2]), float(created))
-
-
-_FIELDS = ("pid", "create_time", "start_ticks", "boot_id", "pid_ns", "time_ns")
+        return cls(pid, ticks, boot_id, pid_ns, time_ns, float(created))
 
 
 def compare(recorded: ProcessIdentity, seen: ProcessIdentity) -> Match:

@@ -150,14 +150,19 @@ def header_length(data: bytes) -> int:
 def _header_of(form: dict[str, object] | None) -> SegmentHeader:
     if form is None:
         raise HeaderError("the header is not a JSON object")
-    texts = [form.get(name) for name in ("directory_id", "run_id", "boot_id")]
-    numbers = [form.get(name) for name in ("attempt", "first_seq", "generation", "created_ns")]
     detail = form.get("detail")
     if not isinstance(detail, dict):
         raise HeaderError("a header field has the wrong type")
-    attempt, first_seq, generation, created_ns = (_whole(number) for number in numbers)
-    directory_id, run_id, boot_id = (_text(text) for text in texts)
-    return SegmentHeader(directory_id, run_id, attempt, first_seq, generation, boot_id, created_ns, detail)
+    return SegmentHeader(
+        _text(form.get("directory_id")),
+        _text(form.get("run_id")),
+        _whole(form.get("attempt")),
+        _whole(form.get("first_seq")),
+        _whole(form.get("generation")),
+        _text(form.get("boot_id")),
+        _whole(form.get("created_ns")),
+        detail,
+    )
 
 
 def _whole(value: object) -> int:
@@ -194,13 +199,13 @@ def decode_record_head(salt: int, offset: int, data: bytes, at: int) -> RecordFi
 
     None unless it is whole and its CRC holds: then its lengths can be trusted.
     """
-    head = data[at : at + _HEAD_SIZE]
-    if not head.startswith(RECORD_MAGIC) or len(data) - at < RECORD_SIZE:
+    if not data.startswith(RECORD_MAGIC, at) or len(data) - at < RECORD_SIZE:
         return None
-    (crc,) = _CRC.unpack_from(data, at + _HEAD_SIZE)
-    if crc != crc32(head, crc32(_OFFSET.pack(offset), salt)):
+    _, rtype, flags, _, meta_length, data_length, seq, wall_ns, elapsed_ns, body, crc = RECORD.unpack_from(
+        data, at
+    )
+    if crc != crc32(data[at : at + _HEAD_SIZE], crc32(_OFFSET.pack(offset), salt)):
         return None
-    _, rtype, flags, _, meta_length, data_length, seq, wall_ns, elapsed_ns, body = _RECORD_HEAD.unpack(head)
     return (rtype, flags, meta_length, data_length, seq, wall_ns, elapsed_ns, body)
 
 
@@ -216,12 +221,13 @@ def encode_json(form: dict[str, object]) -> bytes:
 def decode_json(text: bytes) -> dict[str, object] | None:
     """A JSON object that can be written again, or None for anything else."""
     try:
-        form = _decoder.decode(text.decode("ascii"))
+        form, end = _decoder.raw_decode(text.decode("ascii"))  # unlike `decode`, it looks for no spaces
     except (ValueError, RecursionError):
         return None
-    if not isinstance(form, dict) or (text.count(b"{") + text.count(b"[") > MAX_DEPTH and is_too_deep(form)):
+    if end != len(text) or not isinstance(form, dict):
         return None
-    return form
+    deep = text.count(b"{") + text.count(b"[") > MAX_DEPTH and is_too_deep(form)
+    return None if deep else form
 
 
 def is_too_deep(form: dict[str, object]) -> bool:
