@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -41,12 +40,14 @@ _RETRY_SECONDS = 1.0
 _ROUNDS = 3
 
 
-@dataclass(slots=True)
 class PassReport:
     """What a pass did: how many runs were judged, and the rows it changed (as they are now)."""
 
-    judged: int = 0
-    changed: list[RunRow] = field(default_factory=list)
+    __slots__ = ("changed", "judged")
+
+    def __init__(self) -> None:
+        self.judged = 0
+        self.changed: list[RunRow] = []
 
 
 class Reconciler:

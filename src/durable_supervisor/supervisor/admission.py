@@ -19,7 +19,6 @@ from ..model.tokens import redact
 from ..process.channel import encode_frame
 from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths
-from ..sandbox.plan import Plan
 from ..worker.spec import STDIN_BYTES, STDIN_NULL, STDIN_OPEN
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ class Prepared:
             "queued": queued,
             "stdin": self.stdin,
             "pty": self.pty,
-            "plan": self.ruling.to_message() if isinstance(self.ruling, Plan) else None,
+            "plan": _message_of(self.ruling),
             "window": self.window,
             "host": None if self.scope is None else self.scope.to_dict(),
             "max_stdin_bytes": self.request.limits.max_stdin_bytes,
@@ -220,6 +219,14 @@ def _scope(request: StartRequest, host: Host) -> ProcessIdentity | None:
             "it needs Linux 5.3 and a process that the supervisor can see; else choose 'detached'",
         )
     return host.process
+
+
+def _message_of(ruling: Ruling) -> dict[str, object] | None:
+    if ruling is None:
+        return None
+    from ..sandbox.plan import Plan  # most requests ask for no confinement
+
+    return ruling.to_message() if isinstance(ruling, Plan) else None
 
 
 def _granted(request: StartRequest) -> list[str]:
