@@ -19,7 +19,7 @@ MAX_JSON = 64 * 1024 * 1024
 MAX_BLOB = 1 << 30
 
 _encode = compact_encoder()
-_decode = json.JSONDecoder().decode  # json.loads guesses the encoding first
+_decode = json.JSONDecoder().raw_decode  # json.loads guesses the encoding, and looks for spaces around it
 
 
 class FrameError(Exception):
@@ -68,19 +68,21 @@ class FrameParser:
 
     def feed(self, data: bytes) -> list[tuple[dict[str, object], bytes]]:
         """The frames completed by ``data``.  Raises FrameError; the parser is then spent."""
-        self._buffer += data
+        buffer = self._buffer
+        buffer += data
         frames = []
-        while len(self._buffer) >= _PREFIX.size:
-            json_length, blob_length = _PREFIX.unpack_from(self._buffer)
+        end = 0  # of the last whole frame
+        while len(buffer) - end >= _PREFIX.size:
+            json_length, blob_length = _PREFIX.unpack_from(buffer, end)
             if json_length > self._max_json or blob_length > self._max_blob:
                 raise FrameError("frame too large")
-            end = _PREFIX.size + json_length + blob_length
-            if len(self._buffer) < end:
+            text_at = end + _PREFIX.size
+            blob_at = text_at + json_length
+            if len(buffer) < blob_at + blob_length:
                 break
-            text = bytes(self._buffer[_PREFIX.size : _PREFIX.size + json_length])
-            blob = bytes(self._buffer[_PREFIX.size + json_length : end])
-            del self._buffer[:end]
-            frames.append((_object(text), blob))
+            end = blob_at + blob_length
+            frames.append((_object(buffer[text_at:blob_at]), bytes(buffer[blob_at:end])))
+        del buffer[:end]
         return frames
 
     @property
@@ -91,11 +93,12 @@ class FrameParser:
         return _PREFIX.size + int(sum(_PREFIX.unpack_from(self._buffer))) - len(self._buffer)
 
 
-def _object(text: bytes) -> dict[str, object]:
+def _object(data: bytearray) -> dict[str, object]:
     try:
-        message = _decode(text.decode())
+        text = data.decode()
+        message, end = _decode(text)
     except (ValueError, RecursionError):
         raise FrameError("frame is not JSON") from None
-    if not isinstance(message, dict):
+    if not isinstance(message, dict) or end != len(text):
         raise FrameError("frame is not an object")
     return message
