@@ -16,6 +16,7 @@ from .printer import Printer, terminals
 from .session import drive, observing
 from .verbs_events import recorded
 from .viewing import Manner, Program, farewell, hold
+from .while_read import while_read
 
 if TYPE_CHECKING:
     from durable_supervisor.api.verbs import Reading
@@ -94,7 +95,7 @@ class _Shown:
 
 
 async def _attach(shared: Settings, run: str, manner: Manner, shown: _Shown, lines: int | None) -> int:
-    async with observing(shared) as observer:
+    async with observing(shared) as observer, while_read():
         seen = await observer.inspect(run)
         before = [] if lines is None else await _last_lines(observer, seen.id, lines, shown)
         program = program_of(seen)

@@ -14,6 +14,7 @@ from .escape import escape_text
 from .options import After, Call, Json, RunOrBundle, Settings, SocketPath, StateDir, settings
 from .session import drive, observing
 from .timeline import Timeline, feed_line
+from .while_read import while_read
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -86,7 +87,7 @@ async def _events(
     timeline = Timeline()
     left = limit
     nothing = True
-    async with observing(shared, run) as observer:
+    async with observing(shared, run) as observer, while_read():
         source = (
             observer.follow(run, after=after, kinds=kinds, output=output)
             if follow
@@ -160,7 +161,7 @@ async def _feed(shared: Settings, after: int, limit: int | None, *, follow: bool
     from durable_supervisor.model.answers import feed_entry
 
     left = limit
-    async with observing(shared) as observer:
+    async with observing(shared) as observer, while_read():
         while left is None or left > 0:
             entries = await observer.feed(after=after, limit=_PAGE if left is None else min(left, _PAGE))
             for entry in entries:

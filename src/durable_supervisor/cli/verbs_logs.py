@@ -14,6 +14,7 @@ from .options import Call, Json, Raw, RunOrBundle, Settings, SocketPath, StateDi
 from .printer import Printer
 from .session import drive, observing
 from .verbs_events import recorded, tell_if_lost
+from .while_read import while_read
 
 if TYPE_CHECKING:
     from durable_supervisor.model.events import Event
@@ -78,7 +79,7 @@ async def _logs(
             await printer.show(event)
 
     after = 0
-    async with observing(shared, run) as observer:
+    async with observing(shared, run) as observer, while_read():
         if tail is not None:
             last = LastLines(tail)
             async for event in recorded(observer, run, kinds=_KINDS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal as signals
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from durable_supervisor.api.window import Taken
@@ -24,6 +25,7 @@ from .session import drive, observing, owning, worker_ahead
 from .style import Style
 from .verbs_start import hand_over, not_started
 from .viewing import Manner, Program, farewell, hold
+from .while_read import while_read
 
 if TYPE_CHECKING:
     from durable_supervisor.api.verbs import Reading
@@ -171,28 +173,38 @@ async def _begin(shared: Settings, wanted: _Wanted) -> str:
 
 async def _watch(observer: Reading, run_id: str, wanted: _Wanted, printer: Printer, remarks: _Remarks) -> int:
     if not remarks.json:
-        taken = Taken(wanted.window)
         try:
-            async for event in observer.follow(run_id):
-                await printer.show(event)
-                if counts := taken.due(event):
-                    await observer.acknowledge(run_id, **counts)
-                    taken.told(counts)
-            await printer.finish()
+            async with while_read() if wanted.scoped else nullcontext():
+                await _show(observer, run_id, Taken(wanted.window), printer)
         except BrokenPipeError:
-            _tell_whoever_reads_stderr(run_id, stopped=wanted.scoped)
+            out.note(await _unread(observer, run_id, scoped=wanted.scoped))
             raise
     return await _result(observer, run_id, printer, remarks)
 
 
-def _tell_whoever_reads_stderr(run_id: str, *, stopped: bool) -> None:
-    """Also to a script, also with -q: a run that goes on unseen must not go on unsaid.
+async def _show(observer: Reading, run_id: str, taken: Taken, printer: Printer) -> None:
+    async for event in observer.follow(run_id):
+        await printer.show(event)
+        if counts := taken.due(event):
+            await observer.acknowledge(run_id, **counts)
+            taken.told(counts)
+    await printer.finish()
+
+
+async def _unread(observer: Reading, run_id: str, *, scoped: bool) -> str:
+    """Also for a script, also with -q: a run that goes on unseen must not go on unsaid.
 
     It does go on, other than a program in a pipeline of the shell: who quits a pager has not asked for
     the end of a build.
     """
-    again = f"goes on ('dsup attach {run_id}' comes back to it, 'dsup stop {run_id}' ends it)"
-    out.note(f"the reader of the output is gone; run {run_id} {'is stopped' if stopped else again}")
+    form = (await observer.inspect(run_id)).to_dict()
+    if not describe.is_open(form):
+        fate = f"is over: {describe.state_word(form)}"
+    elif scoped:
+        fate = "is stopped"
+    else:
+        fate = f"goes on ('dsup attach {run_id}' comes back to it, 'dsup stop {run_id}' ends it)"
+    return f"the reader of the output is gone; run {run_id} {fate}"
 
 
 async def _result(observer: Reading, run_id: str, printer: Printer, remarks: _Remarks) -> int:
