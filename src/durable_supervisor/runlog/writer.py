@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 
 from durable_supervisor.process.clock import Clock
 from durable_supervisor.process.failpoints import failpoint
@@ -281,8 +280,10 @@ class LogWriter(SegmentedLog):
         except OSError as problem:
             raise LogFullError(problem.errno or 0) from problem
         self._mark(self._segment.end)
-        with suppress(OSError):  # without it a reader has to sync, once we are gone
+        try:
             self._segment.flush()
+        except OSError:  # without the mark a reader has to sync, once we are gone
+            pass
         return self._final[2]
 
     def _reseat(self, final: Pending) -> None:

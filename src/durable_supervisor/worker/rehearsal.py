@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-from contextlib import suppress
 
 from ..model.enforcement import unconfined
 from ..model.events import Kind
@@ -55,8 +54,10 @@ def rehearse(*, to_the_end: bool = False) -> None:
     Where something for it is not to be had (descriptors, say, or memory that is a file) the run does
     without: it may be on its way to this process already, and would be lost with it.
     """
-    with suppress(OSError):
+    try:
         _go_through(to_the_end)
+    except OSError:
+        pass
 
 
 def _go_through(to_the_end: bool) -> None:
