@@ -29,7 +29,7 @@ def hostile_events(seq: int, seconds: float) -> list[Event]:
         event(seq + 1, Kind.RUN_STOPPING, seconds, reason="timeout", grace=words),
         event(seq + 2, Kind.PROGRAM_SIGNALLED, seconds, signal=words, pids=[words], step=words),
         event(seq + 3, Kind.OUTPUT_DROPPED, seconds, first_seq=seq + 3, bytes=1, stream=words, reason=words),
-        event(seq + 4, Kind.RUN_WARNING, seconds, text=words, **{words: words}),
+        Event(seq + 4, 0, int(seconds * 1e9), Kind.RUN_WARNING, {"text": words, words: words}),
         event(seq + 5, Kind.PROGRAM_SPAWNED, seconds, identity={"pid": words}, canonical=words),
     ]
 

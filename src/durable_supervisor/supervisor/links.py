@@ -12,7 +12,7 @@ from enum import Enum
 
 from ..journal.rows import RunRow
 from ..model.identity import ProcessIdentity
-from ..process import forks
+from ..process import children, forks
 from ..process.channel import FrameError, FrameParser, encode_frame
 from ..process.failpoints import failpoint
 from ..process.identity import Liveness, probe
@@ -230,6 +230,7 @@ class ExitWatch:
     @classmethod
     def of_child(cls, pid: int, on_exit: Callable[[], None]) -> ExitWatch | None:
         """None where the kernel has no pidfd (before 5.3)."""
+        children.made(pid)
         try:
             return cls(os.pidfd_open(pid), on_exit, child=True)
         except OSError:
@@ -254,7 +255,7 @@ class ExitWatch:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def close(self) -> None:
-        """Stop watching.  A child that ends later is reaped by whoever waits for it, or by init."""
+        """Stop watching.  A child that ends later is reaped when the next one is made, or by init."""
         if self._pidfd >= 0:
             pidfd, self._pidfd = self._pidfd, -1
             self._loop.remove_reader(pidfd)
