@@ -94,6 +94,7 @@ class Conversation:
             signal.SIGINT: lambda: leave(Left.DETACHED),
             signal.SIGHUP: lambda: leave(Left.HUNG_UP),
             signal.SIGTERM: lambda: leave(Left.TERMINATED),
+            signal.SIGQUIT: lambda: leave(Left.TERMINATED),
         }
         if self._raw is not None:
             found |= {signal.SIGWINCH: self._resized.set, signal.SIGTSTP: partial(self._suspend, self._raw)}

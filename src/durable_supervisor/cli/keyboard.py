@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import termios
 import tty
 from contextlib import suppress
@@ -13,20 +14,27 @@ from typing import Any, Self
 from .terminal import STDIN, is_interactive
 
 _ROOM = 64
+_ENDS = (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM)
 
 
 class Keyboard:
-    """While the block lasts keys come unechoed, as they are typed; without a terminal none ever does."""
+    """While the block lasts keys come unechoed, as they are typed; without a terminal none ever does.
+
+    A signal that would end or stop this process does so once the terminal is as it was before: what is to
+    be done at the block's end is done first.
+    """
 
     def __init__(self, *, wanted: bool = True) -> None:
         self._wanted = wanted
         self._before: list[Any] | None = None
+        self._ended_by: int | None = None
         self._typed = b""
         self._news = asyncio.Event()
 
     def __enter__(self) -> Self:
         if self._wanted and is_interactive():
             self._before = termios.tcgetattr(STDIN)
+            self._watch_signals(asyncio.current_task())
             tty.setcbreak(STDIN, termios.TCSADRAIN)
             asyncio.get_running_loop().add_reader(STDIN, self._read)
         return self
@@ -37,8 +45,10 @@ class Keyboard:
         if self._before is None:
             return
         self._stop_reading()
-        with suppress(termios.error):  # hung up: there is nothing to restore
-            termios.tcsetattr(STDIN, termios.TCSADRAIN, self._before)
+        self._give_back()
+        self._forget_signals()
+        if self._ended_by is not None:
+            os.kill(os.getpid(), self._ended_by)
 
     @property
     def there(self) -> bool:
@@ -56,6 +66,35 @@ class Keyboard:
                     await self._news.wait()
         typed, self._typed = self._typed, b""
         return typed
+
+    def _watch_signals(self, work: asyncio.Task[Any] | None) -> None:
+        loop = asyncio.get_running_loop()
+
+        def end(signo: int) -> None:
+            self._ended_by = signo
+            loop.remove_signal_handler(signo)  # a second one need not wait for a terminal that stands still
+            if work is not None:
+                work.cancel()
+
+        for signo in _ENDS:
+            if signal.getsignal(signo) is not signal.SIG_IGN:  # under nohup, say
+                loop.add_signal_handler(signo, end, signo)
+        loop.add_signal_handler(signal.SIGTSTP, self._suspend)
+
+    def _forget_signals(self) -> None:
+        for signo in (*_ENDS, signal.SIGTSTP):
+            asyncio.get_running_loop().remove_signal_handler(signo)
+
+    def _suspend(self) -> None:
+        """Stop this process as job control does; returns when it is continued."""
+        self._give_back()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        tty.setcbreak(STDIN, termios.TCSADRAIN)
+
+    def _give_back(self) -> None:
+        if self._before is not None:
+            with suppress(termios.error):  # hung up: there is nothing to restore
+                termios.tcsetattr(STDIN, termios.TCSADRAIN, self._before)
 
     def _read(self) -> None:
         try:
