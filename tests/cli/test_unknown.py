@@ -52,6 +52,12 @@ def test_a_verb_that_takes_a_file_names_it(cli: Cli, words: list[str], told: str
     assert told in refused.stderr
 
 
+def test_a_control_of_a_file(cli: Cli) -> None:
+    assert (
+        "'./run.zip' is no run's id (a bundle can be read, nothing else: " in cli("stop", "./run.zip").stderr
+    )
+
+
 def test_nothing_at_all(cli: Cli) -> None:
     assert "RUN is empty (a variable that was never set?" in cli("inspect", "").stderr
 

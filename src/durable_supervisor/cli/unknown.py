@@ -45,6 +45,7 @@ def explain(error: SupervisorError, place: str, run_of_request: Callable[[str], 
         error.hint = "a variable that was never set? `durable-supervisor list` shows the runs"
         return
     if is_bundle(asked):
+        error.message = f"{asked[:_SHOWN]!a} is no run's id"
         error.hint = "a bundle can be read, nothing else: inspect, events, logs, replay, report, list"
         return
     whole = len(asked) == RUN_ID_LENGTH or not asked.isalnum()
