@@ -91,10 +91,20 @@ def at_terminal(processes: list[Stat], leader: int) -> list[Stat]:
 
 
 def ignores(one: Stat, signo: int) -> bool:
-    """Would this signal mean nothing to it?  (``SigIgn`` of ``/proc/<pid>/status``, proc(5))"""
+    """Would this signal mean nothing to it?"""
+    return _has_in(one, b"SigIgn:", signo)
+
+
+def catches(one: Stat, signo: int) -> bool:
+    """Has it a handler for this signal?"""
+    return _has_in(one, b"SigCgt:", signo)
+
+
+def _has_in(one: Stat, name: bytes, signo: int) -> bool:
+    """By a mask of ``/proc/<pid>/status`` (proc(5))."""
     try:
         with open(f"/proc/{one.pid}/status", "rb") as file:
-            masks = [line.split()[1] for line in file if line.startswith(b"SigIgn:")]
+            masks = [line.split()[1] for line in file if line.startswith(name)]
     except OSError:
         return False
     return bool(masks) and bool(int(masks[0], 16) >> (signo - 1) & 1)

@@ -15,6 +15,7 @@ from .ladder import Ladder, Step
 from .poller import Poller
 from .record import Recorder
 
+_ROUNDS = 5  # of TERM: what forks as fast as that is for the kill rounds
 LEFTOVER = "leftover"  # the leader ended by itself; only what it left behind is stopped
 
 
@@ -97,9 +98,7 @@ class Stopper:
         if step is not Step.WAIT:
             targets = tree.descendants(os.getpid())
             if step is Step.TERM:
-                self._signal(targets, signal.SIGTERM, step)
-                failpoint("worker.terminated")
-                tree.signal_all(targets, signal.SIGCONT)  # a stopped process cannot act on TERM
+                self._terminate(targets)
             elif step is Step.HANG_UP:
                 self._signal(self._shells(targets), signal.SIGHUP, step)
             else:
@@ -110,6 +109,22 @@ class Stopper:
             if step is Step.GIVE_UP and (targets or self.kill_all is not None):
                 self._give_up([identity_from_stat(one).to_dict() for one in targets])
         self._after_step()
+
+    def _terminate(self, targets: list[Stat]) -> None:
+        """Also who was forked after the look, by one that had not been told yet: else it would live through
+        the grace, and be killed without a word.  Not who may clean up for one that has a handler.
+        """
+        told: set[tuple[int, int]] = set()
+        for _ in range(_ROUNDS):
+            cleaning_up = any(tree.catches(one, signal.SIGTERM) for one in targets)
+            self._signal(targets, signal.SIGTERM, Step.TERM)
+            failpoint("worker.terminated")
+            tree.signal_all(targets, signal.SIGCONT)  # a stopped process cannot act on TERM
+            told |= {(one.pid, one.start_ticks) for one in targets}
+            if cleaning_up or not targets:
+                break
+            living = tree.descendants(os.getpid())
+            targets = [one for one in living if (one.pid, one.start_ticks) not in told]
 
     def _shells(self, targets: list[Stat]) -> list[Stat]:
         """Who is told of a closed terminal, as by the kernel, and ignores TERM: interactive shells.
