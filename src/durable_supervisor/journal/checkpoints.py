@@ -15,7 +15,7 @@ import aiosqlite
 
 from . import thread
 
-CALLS = 90  # some 10 pages each: about as long as SQLite would let the file grow
+CALLS = 140  # some 7 pages each: about as long as SQLite would let the file grow
 PATIENCE = 3  # times as many calls before nobody's commit is a reason to wait any longer
 LULL_SECONDS = 0.002  # after a commit: whoever was just answered has something to do first
 
