@@ -39,8 +39,12 @@ async def busy(state_dir: Path) -> AsyncIterator[Supervisor]:
 
 
 async def ended(sup: Supervisor, *argv: str, **options: Any) -> RunView:
+    """A run that is over, and its worker waiting for another one or gone: else the next run had a new one."""
     run = await sup.start(Command(argv=list(argv), **options))
-    return await sup.wait(run.id, timeout=30)
+    seen = await sup.wait(run.id, timeout=60)
+    worker = worker_pid(seen)
+    await eventually_async(lambda: is_free(worker) or not alive(worker))
+    return seen
 
 
 async def text_of(sup: Supervisor, run: RunView) -> str:
@@ -66,7 +70,6 @@ async def a_free_worker(sup: Supervisor) -> int:
 
     async def left_by_a_run() -> int:
         worker = worker_pid(await ended(sup, "true"))
-        await eventually_async(lambda: is_free(worker) or not alive(worker))
         return worker if free_workers() == [worker] else 0
 
     return int(await eventually_async(left_by_a_run, timeout=60))
@@ -93,7 +96,6 @@ async def test_runs_in_a_row_share_a_worker_and_nothing_else(state_dir: Path) ->
                 at_work, text = await one(number)
                 if at_work != worker:
                     return None  # not where the run before took too long
-                await eventually_async(lambda: is_free(worker) or not alive(worker))
                 found.append(text)
             return found
 
@@ -150,7 +152,6 @@ async def test_what_a_run_had_is_gone_from_the_references_of_its_worker(state_di
             assert strangers.receipt is not None
             assert strangers.receipt["cleanup_confirmed"]
             assert worker_pid(strangers) == worker
-            await eventually_async(lambda: is_free(worker) or not alive(worker))
             return is_free(worker)
 
         while not await free_of_strangers():  # it took too long
@@ -291,9 +292,7 @@ async def test_free_workers_leave_with_their_supervisor_and_others_do_not(state_
     async with busy(state_dir) as sup:
 
         async def some_of_them() -> set[int]:
-            runs = await asyncio.gather(*(ended(sup, "true") for _ in range(3)))
-            for pid in map(worker_pid, runs):
-                await eventually_async(lambda pid=pid: is_free(pid) or not alive(pid))  # type: ignore[misc]
+            await asyncio.gather(*(ended(sup, "true") for _ in range(3)))
             free = set(free_workers())
             return free if len(free) > 1 else set()
 
