@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -132,6 +135,15 @@ async def test_a_path_too_long_is_one_clear_refusal(tmp_path: Path) -> None:
         deep = deep / ("y" * 240)
     await open_error(deep, ErrorCode.STATE_DIR_REFUSED)
     assert list(tmp_path.iterdir()) == [], "nothing half-made"
+
+
+async def test_a_path_of_more_directories_than_python_has_calls(tmp_path: Path) -> None:
+    first = tmp_path / "deep"
+    try:
+        await open_error(f"{first}{'/d' * sys.getrecursionlimit()}", ErrorCode.STATE_DIR_REFUSED)
+    finally:
+        remove = ["rm", "-rf", str(first)]  # Python's own way is by recursion
+        await asyncio.to_thread(subprocess.run, remove, check=True)
 
 
 async def test_a_path_beyond_sqlites_limit_works_or_is_refused_whole(tmp_path: Path) -> None:

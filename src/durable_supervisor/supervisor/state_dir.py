@@ -86,16 +86,19 @@ def create(place: StateDir) -> None:
 
 def _make_private(path: str) -> None:
     """A directory and what is missing on the way to it: in a parent open to others it could be exchanged."""
-    try:
-        os.mkdir(path, 0o700)
-    except FileNotFoundError:
-        _make_private(os.path.dirname(path))
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        if not os.path.isdir(path):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
-        return
-    os.chmod(path, 0o700)  # a umask may have taken bits from the owner
+    missing = [path]  # a loop, since a path has room for more directories than the interpreter has for calls
+    while missing:
+        try:
+            os.mkdir(missing[-1], 0o700)
+        except FileNotFoundError:
+            missing.append(os.path.dirname(missing[-1]))
+            continue
+        except FileExistsError:
+            if not os.path.isdir(missing[-1]):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+        else:
+            os.chmod(missing[-1], 0o700)  # a umask may have taken bits from the owner
+        missing.pop()
 
 
 def check(place: StateDir) -> bool:
