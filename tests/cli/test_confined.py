@@ -162,7 +162,7 @@ def test_a_person_is_told_the_option_a_program_the_field(cli: Cli) -> None:
     result = cli("start", "--timeout", "-1", "--", "true")
     assert_one_error_line(result, "INVALID_REQUEST")
     assert "--timeout: must be positive" in result.stderr
-    assert "(correct --timeout and" in result.stderr
+    assert "(see --help)" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_person_is_told_the_option_a_program_the_field(cli: Cli) -> None:
         (["--secret-env", "NOT_SET_HERE"], "--secret-env[NOT_SET_HERE]: is not set in this environment ("),
         (["--label", "a b=c"], "--label: has a name outside"),
         (["--grant", "/usr", "--cwd", "/"], "--cwd: lies outside every grant (grant it, "),
-        (["--completion", "x"], "--completion: must be 'leader' or 'tree' (correct --completion and"),
+        (["--completion", "x"], "--completion: must be 'leader' or 'tree' (see --help)"),
     ],
 )  # fmt: skip
 def test_errors_speak_of_options(cli: Cli, words: list[str], told: str) -> None:

@@ -86,12 +86,11 @@ def by_option(error: SupervisorError) -> tuple[str, str]:
     named = str(error.details.get("field", ""))
     field = named.partition("[")[0]
     option = OPTIONS.get(field)
-    if error.hint == default_hint(named):  # it is for who has made a request by program
-        return re.sub(rf"^{re.escape(field)}\b", option or field, error.message), "see --help"
+    # The default one is for who has made a request by program.
+    hint = "see --help" if error.hint == default_hint(named) else error.hint
     if option is None:
-        return error.message, error.hint
+        return error.message, hint
     message = re.sub(rf"^{re.escape(field)}\b", option, error.message)
     if option in _SIZES:
         return message, "a number alone is bytes; with K, M, G or T it is more, as in 64M"
-    hint = re.sub(rf"(?<![\w-]){re.escape(field)}\b", option, error.hint)
-    return message, HINTS.get(error.hint, hint)
+    return message, HINTS.get(hint, re.sub(rf"(?<![\w-]){re.escape(field)}\b", option, hint))
