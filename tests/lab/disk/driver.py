@@ -1,12 +1,14 @@
 """One owner, many disks: for each numbered call of a run's life a fresh one, where that call goes wrong.
 
 ``python driver.py FOLDER PLAN`` is started with the shim under it (as OWNER); its workers have it as WORKER.
+PLAN is a list of strikes; one without ``skip`` stands for every call that there is, until there are no more.
 It prints one JSON object a line: what became of each experiment.  A broken guarantee is its ``broken``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import shutil
 import sys
@@ -19,22 +21,23 @@ from durable_supervisor import RunView, Supervisor, SupervisorError
 from durable_supervisor.model.errors import ErrorCode
 from tests.crash.harness import Ledger, end_all
 from tests.crash.world import World, check_guarantees
-from tests.lab.disk.faults import Action, Faults, Role
+from tests.lab.disk.faults import ALL, Action, Call, Faults, Role
 
 # Output of several segments, in both streams, with pauses in which syncs are due.
 LOUD = "for i in 1 2 3; do head -c 90000 /dev/zero | tr '\\0' x; echo err >&2; sleep 0.01; done"
 QUIET = "echo out; echo err >&2"
 EVERY = ("absent", "not_started", "finished", "unknown")
 PATIENCE = 8.0  # seconds for an answer while the disk is bad
+MISSES = 3  # strikes in a row that met no call any more: how many there are varies a little
 
 
 @dataclass(frozen=True)
 class Strike:
-    """What goes wrong, from which call on, and for whom."""
+    """What goes wrong, from which call on (of those that it can happen to), and for whom."""
 
     action: int
     role: int
-    skip: int
+    skip: int = 0
     error: int = 0
     times: int = 1
     loud: bool = False
@@ -73,8 +76,10 @@ async def experiment(faults: Faults, folder: Path, strike: Strike) -> dict[str, 
 
 
 def arm(faults: Faults, strike: Strike) -> None:
+    action = Action(strike.action)
+    calls = [Call.WRITE] if action in (Action.SHORT, Action.DIE_TORN) else ALL
     faults.arm(
-        Action(strike.action), Role(strike.role), error=strike.error, skip=strike.skip, times=strike.times
+        action, Role(strike.role), calls=calls, error=strike.error, skip=strike.skip, times=strike.times
     )
 
 
@@ -122,12 +127,18 @@ def hold(told: dict[str, Any], found: RunView | None) -> None:
 async def main(folder: Path, plan: list[dict[str, Any]]) -> None:
     faults = Faults(folder, folder / "disks")
     sys.executable = str(faults.interpreter(folder, Role.WORKER))
-    for number, each in enumerate(plan):
-        place = folder / "disks" / str(number)
-        told = await experiment(faults, place, Strike(**each))
-        print(json.dumps({**each, **told}), flush=True)
-        if "broken" not in told:
-            shutil.rmtree(place)
+    places = (folder / "disks" / str(number) for number in itertools.count())
+    for each in plan:
+        missed = 0
+        for skip in [each["skip"]] if "skip" in each else itertools.count():
+            place = next(places)
+            told = await experiment(faults, place, Strike(**{**each, "skip": skip}))
+            print(json.dumps({**each, "skip": skip, **told}), flush=True)
+            if "broken" not in told:
+                shutil.rmtree(place)
+            missed = 0 if told["hits"] else missed + 1
+            if missed == MISSES:
+                break
 
 
 if __name__ == "__main__":

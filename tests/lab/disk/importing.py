@@ -27,17 +27,19 @@ from durable_supervisor.upkeep.verify import verify
 from tests.crash.harness import Host, Refused, end_all
 from tests.imports.bundles import exported, finished, imported
 from tests.lab.disk.faults import Action, Faults, Role
+from tests.lab.forms import FULL
 from tests.support import eventually
 
 ROOM = "320m"  # more than an import wants to leave alone
 LOUD = "head -c 3000000 /dev/urandom; exit 3"  # of several segments, and nothing to compress
-# What is left to be written, from the step on: all of it, nothing but the mark, nothing.
+# From which step on there is no room, and what becomes of it: at the last all that is left is to name it.
 STEPS = {
     "": "NO_SPACE",
     "import.copied": "NO_SPACE",
     "import.checked": "NO_SPACE",
     "import.synced": "imported",
 }
+CHOSEN = list(STEPS) if FULL else ["import.copied"]
 
 
 async def bundle_in(folder: Path) -> tuple[str, Path]:
@@ -133,7 +135,7 @@ async def tell(each: dict[str, Any], work: Awaitable[dict[str, Any]], state: Pat
 async def full(mount: Path, folder: Path) -> None:
     run, bundle = await bundle_in(folder)
     disk = Tmpfs(mount)
-    for step in STEPS:
+    for step in CHOSEN:
         await tell({"step": step}, full_from(step, disk, run, bundle), mount / (step or "before"))
 
 

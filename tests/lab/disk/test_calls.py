@@ -7,11 +7,13 @@ told of the run is what its program wrote down.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,18 +24,14 @@ from durable_supervisor import ErrorCode
 from tests.crash.harness import ROOT, end_all
 from tests.crash.world import check_guarantees
 from tests.lab.disk import driver
-from tests.lab.disk.driver import EVERY, made
+from tests.lab.disk.driver import EVERY
 from tests.lab.disk.faults import Action, Faults, Role
 from tests.lab.forms import FULL
 
-# Somewhat more than there are: of opening an empty directory and of a short life in it, ...
-MAKING_CALLS = 180
-OWNER_CALLS = 66
-# ... of a worker whose program says little or much.
-WORKER_CALLS = 14
-LOUD_CALLS = 110
 FOR_GOOD = -1
 LASTING = ("finished", "not_started")
+LONG = 1800  # seconds; a sweep takes one or two minutes of a quiet machine
+PROGRESS = 25
 
 
 @dataclass(frozen=True)
@@ -48,15 +46,11 @@ class Sweep:
     made: bool = True
     settled: tuple[str, ...] = EVERY
 
-    @property
-    def calls(self) -> int:
-        if self.role is Role.OWNER:
-            return OWNER_CALLS if self.made else MAKING_CALLS
-        return LOUD_CALLS if self.loud else WORKER_CALLS
-
-    def strikes(self, calls: Iterable[int]) -> list[dict[str, Any]]:
+    def strikes(self, *calls: int) -> list[dict[str, Any]]:
+        """At these calls, or at every one."""
         words = {"action": self.action, "role": self.role, "error": self.error, "times": self.times}
-        return [{**words, "loud": self.loud, "made": self.made, "skip": call} for call in calls]
+        words |= {"loud": self.loud, "made": self.made}
+        return [{**words, "skip": call} for call in calls] or [words]
 
 
 FAIL, SHORT, DIE, DIE_TORN = Action.FAIL, Action.SHORT, Action.DIE, Action.DIE_TORN
@@ -92,6 +86,8 @@ SAMPLE = {
     "a call of a loud worker gets ENOSPC": [8],
     "a loud worker dies in a write": [11],
 }
+# Of an owner in an empty directory, and in one that is made: which ones are its last ones, if not all.
+LAST_CALLS = {(DIE, False): [20], (DIE, True): [], (DIE_TORN, False): [], (DIE_TORN, True): [10]}
 
 
 @pytest.fixture
@@ -108,22 +104,27 @@ def drive(faults: Faults, folder: Path, plan: list[dict[str, Any]]) -> subproces
         return subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
 
 
-def experiments(faults: Faults, folder: Path, plan: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What became of each; none may have broken a guarantee, and some call of each must have been there."""
+def experiments(
+    faults: Faults, folder: Path, plan: list[dict[str, Any]], name: str = ""
+) -> list[dict[str, Any]]:
+    """What became of each; none may have broken a guarantee.  With ``name`` how far it is gets printed."""
+    found: list[dict[str, Any]] = []
     with drive(faults, folder, plan) as driven:
         assert driven.stdout is not None
-        found = [json.loads(line) for line in driven.stdout]
+        for line in driven.stdout:
+            found.append(json.loads(line))
+            if name and len(found) % PROGRESS == 0:
+                print(f"{name}: {len(found)} so far", flush=True)
     said = (folder / "errors").read_text()
     assert driven.returncode == 0, said
     assert "never retrieved" not in said, "an error that nobody heard"
-    assert len(found) == len(plan)
     broken = [one for one in found if "broken" in one]
     assert not broken, f"{len(broken)} of {len(found)}, first:\n{json.dumps(broken[0], indent=1)}"
     return found
 
 
 async def test_a_sample_of_the_calls(faults: Faults, tmp_path: Path) -> None:
-    plan = [strike for name, calls in SAMPLE.items() for strike in SWEEPS[name].strikes(calls)]
+    plan = [strike for name, calls in SAMPLE.items() for strike in SWEEPS[name].strikes(*calls)]
     names = [name for name, calls in SAMPLE.items() for _ in calls]
     found = experiments(faults, tmp_path, plan)
     for name, one in zip(names, found, strict=True):
@@ -132,38 +133,45 @@ async def test_a_sample_of_the_calls(faults: Faults, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not FULL, reason="a sample is taken above; `make lab` takes all")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(LONG)
 @pytest.mark.parametrize("name", SWEEPS)
 def test_each_call(faults: Faults, tmp_path: Path, name: str) -> None:
     sweep = SWEEPS[name]
-    found = experiments(faults, tmp_path, sweep.strikes(range(sweep.calls)))
+    found = experiments(faults, tmp_path, sweep.strikes(), name)
     report(name, found)
     assert {one["settled"] for one in found} <= set(sweep.settled)
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("action", [Action.DIE, Action.DIE_TORN])
-async def test_a_call_is_the_last_of_the_owner(tmp_path: Path, action: Action) -> None:
-    """Also while the journal is being made."""
-    making, living = Sweep(action, OWNER, made=False), Sweep(action, OWNER)
-    if FULL:
-        strikes = making.strikes(range(making.calls)) + living.strikes(range(living.calls))
-    else:
-        strikes = making.strikes([20]) if action is DIE else living.strikes([10])
-    for number, strike in enumerate(strikes):
-        folder = tmp_path / f"strike-{number}"
-        folder.mkdir()
-        mine = Faults(folder, folder / "disks")
-        with drive(mine, folder, [strike]) as driven:
-            driven.communicate(timeout=60)
-        mine.close()
-        world = made(folder / "disks" / "0")
-        await check_guarantees(world, EVERY)
-        end_all(world.state_dir)
+@pytest.mark.timeout(LONG)
+@pytest.mark.parametrize(("action", "made"), [one for one in LAST_CALLS if FULL or LAST_CALLS[one]])
+async def test_a_call_is_the_last_of_the_owner(tmp_path: Path, action: Action, made: bool) -> None:
+    missed = 0
+    for call in itertools.count() if FULL else LAST_CALLS[action, made]:
+        killed = await last_call(tmp_path / f"call-{call}", Sweep(action, OWNER, made=made).strikes(call))
+        missed = 0 if killed else missed + 1
+        if missed == driver.MISSES:
+            print(f"each of {call + 1 - missed} calls was the last")
+            break
+        if FULL and call % PROGRESS == 0:
+            print(f"{call} so far", flush=True)
+
+
+async def last_call(folder: Path, plan: list[dict[str, Any]]) -> bool:
+    """Was there such a call?"""
+    folder.mkdir()
+    faults = Faults(folder, folder / "disks")
+    with drive(faults, folder, plan) as driven:
+        driven.communicate(timeout=60)
+    faults.close()
+    assert driven.returncode in (0, -signal.SIGKILL), (folder / "errors").read_text()
+    world = driver.made(folder / "disks" / "0")
+    await check_guarantees(world, EVERY)
+    end_all(world.state_dir)
+    return driven.returncode != 0
 
 
 def report(what: str, found: list[dict[str, Any]]) -> None:
-    """For ``make lab``: how often each kind of call was struck, and how it ended."""
+    """How often each kind of call was struck, and how it ended."""
     counts: dict[str, int] = {}
     for one in found:
         end = f"{one['call'] or 'none'} -> {one.get('refused') or one.get('outcome')}, {one['settled']}"

@@ -85,6 +85,8 @@ async def test_many_short_ones_in_a_row(state_dir: Path) -> None:
                 run = await sup.start(Command(argv=["true"]), request_id=f"short-{number}")
                 times.append(time.monotonic() - began)
                 assert (await sup.wait(run.id, timeout=PATIENCE)).state is RunState.FINISHED
+                if number % 1000 == 0:
+                    print(f"{number} so far", flush=True)
 
         before = descriptors()
         with figures(state_dir, f"{IN_A_ROW} short ones in a row") as grown:

@@ -62,10 +62,17 @@ class Writer:
         """``most`` looks now and then."""
         assert self._service.ask("POST", f"/v1/runs/{self.run}/write-stdin", content=b"\n")[0] == 200
 
+        told = 0
+
         def is_over() -> bool:
+            nonlocal told
             if most is not None:
                 most.look()
-            return bool(self.view()["state"] == "finished")
+            seen = self.view()
+            if seen["head"] >= told + EVENTS // 5:
+                told = seen["head"]
+                print(f"{self.book.name}: {told} events so far", flush=True)
+            return bool(seen["state"] == "finished")
 
         eventually(is_over, PATIENCE)
 
