@@ -163,3 +163,13 @@ async def test_who_still_waits_at_the_end_is_let_go(bench: Bench, told: Told) ->
     told.ends.close()
     assert await wait is None
     assert told.ends.unfolded() == [row.run_id]  # for the reconciler's last look
+
+
+async def test_a_long_log_is_left_to_a_look_of_its_own(bench: Bench, told: Told) -> None:
+    warning: tuple[str, dict[str, object]] = (Kind.RUN_WARNING, {"reason": "x" * 1000})
+    row = await bench.run([*ENDED[:-1], *[warning] * 20, ENDED[-1]])
+    mark_synced(bench, row)
+    async with judging(told):
+        told.ends.told(row)
+        assert await told.ends.wait(row.run_id, None) is None
+        await eventually_async(lambda: told.changed and told.changed[-1].state is RunState.FINISHED)

@@ -66,29 +66,31 @@ def look(row: RunRow, place: Place) -> Observation:
 
     Raises OSError when we ourselves are short of something: that is evidence of nothing.
     """
-    paths, settled = place.paths(row), row.state in SETTLED_STATES
-    short = None if settled else _look_at_short(paths, row.attempt, place)
+    settled = row.state in SETTLED_STATES
+    short = None if settled else look_at_short(row, place)
     if short is not None:
-        return _observation(row, place, *short)
+        return short
+    paths = place.paths(row)
     lock = probe_lock(paths.log(row.attempt))
     log = read_log(paths, row.attempt, place, final=lock is LockState.FREE, every=settled)
     return _observation(row, place, lock, log)
 
 
-def _look_at_short(paths: RunPaths, attempt: int, place: Place) -> tuple[LockState, LogEvidence] | None:
+def look_at_short(row: RunRow, place: Place) -> Observation | None:
     """By one descriptor, where one read of the log tells of its end; None leaves it to a longer look."""
+    paths = place.paths(row)
     try:
-        fd, _ = open_regular(paths.log(attempt))
+        fd, _ = open_regular(paths.log(row.attempt))
     except (OSError, NotRegularError):
         return None
     try:
         lock = LockState.HELD if is_locked(fd) else LockState.FREE
-        log = read_short(fd, paths, attempt, directory_id=place.directory_id or None)
+        log = read_short(fd, paths, row.attempt, directory_id=place.directory_id or None)
     except OSError:
         return None
     finally:
         os.close(fd)
-    return None if log is None else (lock, log)
+    return None if log is None else _observation(row, place, lock, log)
 
 
 def read_log(paths: RunPaths, attempt: int, place: Place, *, final: bool, every: bool = False) -> LogEvidence:

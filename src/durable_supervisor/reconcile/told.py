@@ -8,10 +8,10 @@ from typing import NamedTuple
 from ..journal.rows import RunRow
 from ..model.view import RunView
 from ..process.failpoints import failpoint
-from .act import Judged, clear_away
+from .act import Judged
 from .decide import decide
 from .facts import VerdictKind
-from .observe import Place, look
+from .observe import Place, look_at_short
 from .view import overlaid
 
 
@@ -23,9 +23,9 @@ class ToldEnd(NamedTuple):
 
 
 def look_at_ends(rows: Sequence[RunRow], place: Place) -> dict[str, ToldEnd]:
-    """Those of the runs that are finished by a receipt which is on the disk.  Blocking.
+    """Those of the runs whose logs are short and hold a receipt which is on the disk.  Blocking.
 
-    The others are left to the reconciler, also those that cannot be looked at: it says why.
+    The others are left to a look of their own, which may take longer: none of these waits for that.
     """
     found = ((row.run_id, _look_at(row, place)) for row in rows)
     ends = {run_id: end for run_id, end in found if end is not None}
@@ -35,12 +35,12 @@ def look_at_ends(rows: Sequence[RunRow], place: Place) -> dict[str, ToldEnd]:
 
 def _look_at(row: RunRow, place: Place) -> ToldEnd | None:
     try:
-        seen = look(row, place)
+        seen = look_at_short(row, place)
     except Exception:  # noqa: BLE001  (one bad log harms only itself)
         return None
-    verdict = decide(seen)
-    if verdict.kind is not VerdictKind.FINISHED or seen.receipt is None or not seen.synced:
+    if seen is None:
         return None
-    judged = Judged(row, seen, verdict)
-    clear_away(judged, place)
-    return ToldEnd(judged, overlaid(row, seen, verdict))
+    verdict = decide(seen)
+    if verdict.kind is not VerdictKind.FINISHED:
+        return None
+    return ToldEnd(Judged(row, seen, verdict), overlaid(row, seen, verdict))

@@ -1,7 +1,7 @@
 """Runs whose workers have told this owner that all is over, until the journal knows.
 
-A worker says so once its receipt is on the disk.  Then one look at the log serves everybody: who waits for
-the run is told by it, and the journal is.
+A worker says so once its receipt is on the disk.  Then one look at a short log serves everybody: who waits
+for the run is told by it, and the journal is.
 """
 
 from __future__ import annotations

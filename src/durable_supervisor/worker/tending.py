@@ -169,7 +169,6 @@ class Tending:
         """Serve the run until its receipt is durable."""
         while not self._finished:
             self._desk.serve(self._serve_once, self._look_at_children)
-        self._desk.hang_up()
 
     @property
     def seconds(self) -> float:
@@ -348,6 +347,7 @@ class Tending:
         failpoint("worker.before_receipt")
         self.recorder.finish(Kind.RUN_FINISHED, receipt)
         failpoint("worker.receipt")
+        self._desk.hang_up()  # first: who hears of the end has no socket to clear away
         self._desk.say("finished")
         failpoint("worker.finished")
 
