@@ -36,6 +36,7 @@ NO_RECORDS: dict[str, Made] = {
     "a number of 5,000 digits": says(b'{"load":' + b"9" * 5000 + b"}"),
     "nested as deep as json goes": says(nested(900)),
     "nested deeper than we write": says(nested(100)),
+    "lists without end": says(b'{"in":[' + b"[]," * 2_000_000 + b"[]]}"),
     "lists in lists": says(b'{"in":' + b"[" * 200 + b"]" * 200 + b"}"),
 }
 

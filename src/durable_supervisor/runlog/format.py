@@ -33,6 +33,7 @@ STREAMS = ("stdout", "stderr")
 MAX_META = 16 << 20
 MAX_DATA = 16 << 20
 MAX_DEPTH = 64  # of JSON; ours has a tenth of it, and what nests deeper can be read and then not be written
+MAX_VALUES = 1 << 20  # each may take many times its text in memory; no kernel takes that many arguments
 
 _SEGMENT = Struct("<8sHHIII")
 RECORD = Struct("<4sBBHIIQQQII")
@@ -220,6 +221,8 @@ def encode_json(form: dict[str, object]) -> bytes:
 
 def decode_json(text: bytes) -> dict[str, object] | None:
     """A JSON object that can be written again, or None for anything else."""
+    if len(text) > MAX_VALUES and text.count(b",") > MAX_VALUES:
+        return None
     try:
         form, end = _decoder.raw_decode(text.decode("ascii"))  # unlike `decode`, it looks for no spaces
     except (ValueError, RecursionError):
