@@ -22,7 +22,7 @@ from durable_supervisor.journal.connection import Journal
 from durable_supervisor.journal.reader import JournalReader
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from tests.support import eventually_async
-from tests.unit.journal_helpers import intent
+from tests.unit.journal_helpers import intent, migrated
 
 
 @pytest.fixture
@@ -379,6 +379,40 @@ async def test_a_cancelled_close_goes_on(tmp_path: Path) -> None:
     await asyncio.gather(closing, return_exceptions=True)
     await journal.close()
     assert os.listdir(tmp_path) == ["journal.db"]
+
+
+_SHM_HEADER = 136  # both copies of the index' header, and what checkpoints have done (walformat.html)
+
+
+def killed_after(path: Path, *works: Callable[[sqlite3.Connection], object]) -> None:
+    """Each in a transaction of a process that is gone right after it, without a word to SQLite."""
+    pid = os.fork()
+    if pid == 0:
+        conn = sqlite3.connect(path, isolation_level=None)
+        conn.row_factory = sqlite3.Row
+        for work in works:
+            conn.execute("BEGIN IMMEDIATE")
+            work(conn)
+            conn.execute("COMMIT")
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_commit_that_was_not_announced_never_comes_back_however_often_there_was_one(tmp_path: Path) -> None:
+    path, shm = tmp_path / "journal.db", tmp_path / "journal.db-shm"
+    conn = migrated(path)
+    conn.execute("PRAGMA journal_mode = WAL")
+    conn.close()
+    for serial in (1, 2, 3):
+        reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        assert meta.next_serial(reader) == 1
+        before = shm.read_bytes()[:_SHM_HEADER]
+        killed_after(path, admit(serial))
+        with open(shm, "r+b") as file:  # as if it had been killed before this was written
+            file.write(before)
+        assert meta.next_serial(reader) == 1
+        killed_after(path, meta.overwrite_unannounced)
+        reader.close()  # who comes now finds nobody, and reads the -wal file from its beginning
 
 
 def test_a_refused_opening_leaves_no_noise_behind() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 DIRECTORY_ID = "directory_id"  # write-once, by trigger; every log header carries it too
-SWEPT = "swept"  # a log without a row was found at an opening, once
+SWEPT = "swept"  # how often a log without a row was found at an opening
 COPIED = "copied"  # only the journal of a copy has it: `copying.CopyMark`
 COLLECTED_LOG = "collected_log"  # the last line of collected.log that this journal knows
 KEY_ID = "key_id"  # names the key file whose digests the rows hold
@@ -13,6 +13,8 @@ KEY_ID = "key_id"  # names the key file whose digests the rows hold
 SQL_GET = "SELECT value FROM meta WHERE key = ?"
 SQL_ADD = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING"
 SQL_SET = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+SQL_COUNT = """INSERT INTO meta (key, value) VALUES (?, '1')
+ON CONFLICT (key) DO UPDATE SET value = CAST(value + 1 AS TEXT)"""
 SQL_LAST_SERIAL = "SELECT max(serial) FROM runs"
 
 
@@ -44,13 +46,14 @@ def key_id(conn: sqlite3.Connection) -> str | None:
 
 
 def overwrite_unannounced(conn: sqlite3.Connection) -> None:
-    """Write anything, so that a commit whose process did not live to announce it cannot come back.
+    """Write something new, so that a commit whose process did not live to announce it cannot come back.
 
     Killed behind the write of its last frame to the -wal file, and before that of the -shm file, it
     leaves a transaction that nobody sees as long as others have the -shm file open, and that is whole for who
-    opens the journal after all of them.  The next write takes the place of its frames.
+    opens the journal after all of them.  The next write takes the place of its frames: of a value that is
+    there already SQLite would write none.
     """
-    put(conn, SWEPT, "1")
+    conn.execute(SQL_COUNT, (SWEPT,))
 
 
 def next_serial(conn: sqlite3.Connection) -> int:
