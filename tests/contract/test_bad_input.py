@@ -36,6 +36,7 @@ WRONG: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "argv is one string": ("argv", lambda: {"command": command(argv="ls -l")}),
     "empty program": ("argv[0]", lambda: {"command": command(argv=["", "x"])}),
     "NUL in argv": ("argv[1]", lambda: {"command": command(argv=["echo", "a\0b"])}),
+    "more arguments than any kernel takes": ("argv", lambda: {"command": command(argv=["x"] * 700_001)}),
     "number in argv": ("argv[1]", lambda: {"command": command(argv=["echo", 5])}),
     "lone surrogate in argv": ("argv[1]", lambda: {"command": command(argv=["echo", "\ud800"])}),
     "NUL in env value": ("env[A]", lambda: {"command": command(env={"A": "x\0y"})}),
@@ -176,6 +177,15 @@ async def test_a_big_command_line_that_the_kernel_takes_is_taken(runs: Runs) -> 
         assert (await seen.inspect(run.id)).state is RunState.FINISHED
     same = await runs.sup.start(Command(argv=list(final.argv), env=env), request_id=run.request_id)
     assert same.id == run.id
+
+
+async def test_arguments_full_of_what_separates_values_are_arguments(runs: Runs) -> None:
+    argv = ["true", *["," * 120_000] * 10]
+    run = await runs.sup.start(Command(argv=argv))
+    final = await runs.wait(run)
+    assert final.outcome is not None
+    assert final.outcome.code == 0
+    assert list(final.argv) == argv
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,27 @@ def test_json_is_plain(tmp_path: Path) -> None:
     assert json.loads(form.encode_json({"a": "€"})) == {"a": "€"}
 
 
+MANY = form.MAX_VALUES
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["," * MANY, '"' + "," * MANY, "\\" + "," * MANY, '\\",' * MANY, ',"' * MANY],
+    ids=lambda text: text[:4],
+)
+def test_an_argument_may_have_as_many_commas_as_the_kernel_takes(argument: str) -> None:
+    assert form.decode_json(form.encode_json({"argv": ["true", argument]})) == {"argv": ["true", argument]}
+
+
+@pytest.mark.parametrize("value", [b"[]", b"0", b'""', b'","', b'"\\\\"', b'"\\",\\""', b'{",":0}'])
+def test_a_record_of_more_values_than_anybody_writes_is_none(
+    value: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(form, "MAX_VALUES", 1000)
+    assert form.decode_json(b'{"in":[' + b",".join([value] * 1000) + b"]}") is not None
+    assert form.decode_json(b'{"in":[' + b",".join([value] * 1001) + b"]}") is None
+
+
 def test_segment_names_are_strict() -> None:
     for key in ((1, 0, 0), (10**15, 0, 0), (7, 90, 0), (7, 90, 3)):
         assert parse_segment_name(segment_name(key)) == key

@@ -33,7 +33,7 @@ STREAMS = ("stdout", "stderr")
 MAX_META = 16 << 20
 MAX_DATA = 16 << 20
 MAX_DEPTH = 64  # of JSON; ours has a tenth of it, and what nests deeper can be read and then not be written
-MAX_VALUES = 1 << 20  # each may take many times its text in memory; no kernel takes that many arguments
+MAX_VALUES = 1 << 20  # of one record; each may take many times its text in memory
 
 _SEGMENT = Struct("<8sHHIII")
 RECORD = Struct("<4sBBHIIQQQII")
@@ -221,7 +221,7 @@ def encode_json(form: dict[str, object]) -> bytes:
 
 def decode_json(text: bytes) -> dict[str, object] | None:
     """A JSON object that can be written again, or None for anything else."""
-    if len(text) > MAX_VALUES and text.count(b",") > MAX_VALUES:
+    if _has_too_many_values(text):
         return None
     try:
         form, end = _decoder.raw_decode(text.decode("ascii"))  # unlike `decode`, it looks for no spaces
@@ -231,6 +231,20 @@ def decode_json(text: bytes) -> dict[str, object] | None:
         return None
     deep = text.count(b"{") + text.count(b"[") > MAX_DEPTH and is_too_deep(form)
     return None if deep else form
+
+
+def _has_too_many_values(text: bytes) -> bool:
+    """More than `MAX_VALUES`?  By the commas between them: an argument may have as many in itself."""
+    if len(text) < MAX_VALUES or text.count(b",") < MAX_VALUES:
+        return False
+    bare = text.replace(rb"\\", b"").replace(rb"\"", b"")  # each quote that is left opens or closes a string
+    if bare.count(b'"') > 4 * (MAX_VALUES + 1):  # as many as there are where each value is text and has a key
+        return True
+    commas, at = 0, 0
+    while commas < MAX_VALUES and (opens := bare.find(b'"', at)) >= 0:
+        commas += bare.count(b",", at, opens)
+        at = bare.find(b'"', opens + 1) + 1 or len(bare)
+    return commas + bare.count(b",", at) >= MAX_VALUES
 
 
 def is_too_deep(form: dict[str, object]) -> bool:

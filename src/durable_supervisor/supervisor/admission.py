@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 # Those that a worker itself holds a run to; the kernel's are in its plan.
 WORKER_LIMITS = ("timeout", "idle_timeout", "grace", "max_stdout_bytes", "max_stderr_bytes", "on_limit")
 
+# No kernel takes as many (execve(2): 6 MiB for all, pointers included), and readers of logs take no more
+# than `runlog.format.MAX_VALUES`.
+MAX_STRINGS = 700_000
+
 
 class Host(NamedTuple):
     """What a start takes from the process that asks for it."""
@@ -59,15 +63,11 @@ class Prepared:
     """
 
     def __init__(
-        self,
-        request: StartRequest,
-        host: Host,
-        key: bytes,
-        queueing: Queueing,
-        *,
-        window: int | None = None,
+        self, request: StartRequest, host: Host, key: bytes, queueing: Queueing, *, window: int | None = None
     ) -> None:
         command = request.command
+        if len(command.argv) + len(command.env) + len(command.inherit_env) > MAX_STRINGS:
+            raise invalid("argv", f"and the environment are more than {MAX_STRINGS} strings")
         self.request = request
         self.key = (request.owner, request.request_id)  # what the request is known by
         self.host = host
