@@ -22,8 +22,12 @@ PROGRAM = Program("/bin/true", ["true", "ü"], "/tmp", {"A": "1", "B": ""}, 0o22
 PIPES = Stdio(9, 10, 11)
 
 
-def table(gate: int = 7, failure: int = 5, **stdio: bool) -> list[Call]:
-    return until_exec(PROGRAM, Stdio(9, 10, 11, **stdio), gate, failure)
+BARE = Program("/", [], "/", {}, 0)
+LARGE = Program("/bin/true", ["", "x" * 100_000, ""], "/tmp", {f"N{n}": "v" * n for n in range(300)}, 0)
+
+
+def table(gate: int = 7, failure: int = 5, program: Program = PROGRAM, **stdio: bool) -> list[Call]:
+    return until_exec(program, Stdio(9, 10, 11, **stdio), gate, failure)
 
 
 def named(table: list[Call], name: str) -> list[tuple[object, ...]]:
@@ -91,12 +95,13 @@ def test_what_no_program_can_be_given(argv: list[str], env: dict[str, str]) -> N
 # In memory.
 
 
+@pytest.mark.parametrize("program", [PROGRAM, BARE, LARGE], ids=["usual", "bare", "large"])
 @pytest.mark.parametrize("machine", MACHINES)
-def test_a_table_in_memory_says_the_same(machine: str) -> None:
+def test_a_table_in_memory_says_the_same(machine: str, program: Program) -> None:
     numbers = MACHINES[machine].numbers
     zeros = ctypes.create_string_buffer(calls.ZERO_BYTES)
     encoder = Encoder(numbers, ctypes.addressof(zeros))
-    after, signals, rest = calls.after_failure(5), default_signals(), table()
+    after, signals, rest = calls.after_failure(5), default_signals(), table(program=program)
     memory = Memory(encoder, after, encoder.settle(signals), rest)
 
     def meant(argument: object, word: int) -> bool:

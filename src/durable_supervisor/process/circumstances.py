@@ -27,7 +27,10 @@ def circumstances() -> tuple[object, ...]:
 
     Where one is not to be had, the error stands for it: a filter's stays the same, a shortage's does not.
     """
-    return tuple(map(_answer, _QUESTIONS))
+    try:
+        return tuple([ask() for ask in _QUESTIONS])
+    except OSError:
+        return tuple(map(_answer, _QUESTIONS))
 
 
 def _answer(ask: Callable[[], object]) -> object:

@@ -56,6 +56,7 @@ class Reuse:
         """The next run's log and channel; None once the supervisor wants nothing more of us."""
         assert self._next is not None
         gc.collect()  # what was the last run's goes now, not in the middle of the next one
+        gc.freeze()  # what stays is the worker's own: the next collection need not look at it
         message, fds, _, _ = socket.recv_fds(self._next, 1, _HANDED, socket.MSG_CMSG_CLOEXEC)
         if not message or len(fds) != _HANDED:
             return None

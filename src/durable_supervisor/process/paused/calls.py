@@ -83,7 +83,7 @@ def until_exec(program: Program, stdio: Stdio, gate: int, failure: int) -> list[
         # Only the parent has the other end, and writes one byte or dies.  End-of-file reads as 0.
         Call("read", gate, SCRATCH, 1, least=1),
         Call("rt_sigprocmask", _SIG_SETMASK, ZEROS, 0, _MASK_BYTES),
-        Call("execve", os.fsencode(program.path), _argv(program), _environment(program), step=EXEC),
+        Call("execve", os.fsencode(program.path), _texts(program.argv), _environment(program), step=EXEC),
     ]
 
 
@@ -105,19 +105,16 @@ def _close_all_but(first: int, second: int) -> list[Call]:
     return [Call("close_range", low, high, 0) for low, high in gaps if low <= high]
 
 
-def _argv(program: Program) -> tuple[bytes, ...]:
-    return tuple(_text(argument) for argument in program.argv)
-
-
 def _environment(program: Program) -> tuple[bytes, ...]:
     for name in program.env:
         if not name or "=" in name:
             raise ValueError("illegal environment variable name")
-    return tuple(_text(f"{name}={value}") for name, value in program.env.items())
+    return _texts([f"{name}={value}" for name, value in program.env.items()])
 
 
-def _text(text: str) -> bytes:
-    encoded = os.fsencode(text)
-    if b"\0" in encoded:
+def _texts(texts: list[str]) -> tuple[bytes, ...]:
+    """Encoded, all in one."""
+    encoded = os.fsencode("\0".join(texts)).split(b"\0") if texts else []
+    if len(encoded) != len(texts):
         raise ValueError("embedded null byte")
-    return encoded
+    return tuple(encoded)

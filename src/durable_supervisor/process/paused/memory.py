@@ -9,13 +9,14 @@ import ctypes
 import struct
 from collections.abc import Callable
 
-from .calls import SCRATCH, ZEROS, Argument, Call, Place, Reference
+from .calls import SCRATCH, ZEROS, Call, Place, Reference
 from .code import ARGUMENTS, SCRATCH_BYTES, WORDS
 from .failure import FAILURE
 
-_CALL = struct.Struct(f"={WORDS}q")
 _WORD = 8
+_CALL_BYTES = WORDS * _WORD
 _STACK_BYTES = 64  # nothing is ever pushed: no code does, nor, with all signals blocked, does the kernel
+_UNUSED = (0,) * ARGUMENTS
 
 
 class Encoder:
@@ -26,16 +27,18 @@ class Encoder:
         self.zeros = zeros
 
     def encode(self, calls: list[Call], address: Callable[[Reference], int]) -> bytes:
-        return b"".join(self._encode(call, address) for call in calls)
+        words: list[int] = []
+        for call in calls:
+            words.append(self._numbers[call.name])
+            for one in call.arguments:
+                # Neither a comprehension nor a generator, each of which is a call more in CPython 3.11.
+                words.append(one if isinstance(one, int) else address(one))  # noqa: PERF401
+            words += (*_UNUSED[len(call.arguments) :], call.least, call.step)
+        return _packed(words)
 
     def settle(self, calls: list[Call]) -> bytes:
         """Calls with nothing but numbers and zeros in them, which are the same in any memory."""
         return self.encode(calls, lambda _: self.zeros)
-
-    def _encode(self, call: Call, address: Callable[[Reference], int]) -> bytes:
-        words = [one if isinstance(one, int) else address(one) for one in call.arguments]
-        words += [0] * (ARGUMENTS - len(words))
-        return _CALL.pack(self._numbers[call.name], *words, call.least, call.step)
 
 
 class Memory:
@@ -44,9 +47,9 @@ class Memory:
     def __init__(
         self, encoder: Encoder, after_failure: list[Call], settled: bytes, calls: list[Call]
     ) -> None:
-        self._end = SCRATCH_BYTES + len(settled) + (len(after_failure) + len(calls)) * _CALL.size
-        pointed_to = sum(_room(argument) for call in calls for argument in call.arguments)
-        self._bytes = bytearray(self._end + pointed_to + _STACK_BYTES)
+        self._end = SCRATCH_BYTES + len(settled) + (len(after_failure) + len(calls)) * _CALL_BYTES
+        references = [one for call in calls for one in call.arguments if not isinstance(one, int)]
+        self._bytes = bytearray(self._end + sum(map(_room, references)) + _STACK_BYTES)
         self._pinned = ctypes.c_char.from_buffer(self._bytes)  # while it is, nothing can move them
         start = ctypes.addressof(self._pinned)
         self.table = start + SCRATCH_BYTES
@@ -66,8 +69,14 @@ class Memory:
             return self._places[reference]
         if isinstance(reference, bytes):
             return self._put(reference + b"\0")
-        addresses = [self._put(text + b"\0") for text in reference]
-        return self._put(struct.pack(f"={len(addresses) + 1}q", *addresses, 0))
+        return self._put_vector(reference)
+
+    def _put_vector(self, texts: tuple[bytes, ...]) -> int:
+        addresses = [self._put(b"\0".join(texts) + b"\0")]
+        for text in texts:
+            addresses.append(addresses[-1] + len(text) + 1)
+        addresses[-1] = 0  # in the place of where a further one would begin
+        return self._put(_packed(addresses))
 
     def _put(self, content: bytes) -> int:
         at, self._end = self._end, self._end + len(content)
@@ -75,10 +84,14 @@ class Memory:
         return self._places[SCRATCH] + at
 
 
-def _room(argument: Argument) -> int:
+def _packed(words: list[int]) -> bytes:
+    return struct.pack(f"={len(words)}q", *words)
+
+
+def _room(reference: Reference) -> int:
     """How many bytes it takes behind the table."""
-    if isinstance(argument, bytes):
-        return len(argument) + 1
-    if isinstance(argument, tuple):
-        return sum(map(_room, argument)) + _WORD * (len(argument) + 1)
+    if isinstance(reference, bytes):
+        return len(reference) + 1
+    if isinstance(reference, tuple):
+        return sum(map(len, reference)) + max(len(reference), 1) + _WORD * (len(reference) + 1)
     return 0
