@@ -7,7 +7,9 @@ import os
 import signal
 import termios
 import tty
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -76,20 +78,25 @@ class Keyboard:
             if work is not None:
                 work.cancel()
 
-        for signo in _ENDS:
+        handlers: dict[int, Callable[[], None]] = {signo: partial(end, signo) for signo in _ENDS}
+        for signo, handler in {**handlers, signal.SIGTSTP: self._suspend}.items():
             if signal.getsignal(signo) is not signal.SIG_IGN:  # under nohup, say
-                loop.add_signal_handler(signo, end, signo)
-        loop.add_signal_handler(signal.SIGTSTP, self._suspend)
+                loop.add_signal_handler(signo, handler)
 
     def _forget_signals(self) -> None:
         for signo in (*_ENDS, signal.SIGTSTP):
             asyncio.get_running_loop().remove_signal_handler(signo)
 
     def _suspend(self) -> None:
-        """Stop this process as job control does; returns when it is continued."""
+        """Stop this process as Ctrl-Z does, and no more: SIGSTOP would also stop one that no shell is there
+        to continue (its process group is orphaned, as under ``ssh -t host dsup replay``).
+        """
         self._give_back()
-        os.kill(os.getpid(), signal.SIGSTOP)
-        tty.setcbreak(STDIN, termios.TCSADRAIN)
+        watched = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTSTP)  # it returns when we are continued
+        signal.signal(signal.SIGTSTP, watched)
+        with suppress(termios.error):  # hung up meanwhile: SIGHUP ends us
+            tty.setcbreak(STDIN, termios.TCSADRAIN)
 
     def _give_back(self) -> None:
         if self._before is not None:
