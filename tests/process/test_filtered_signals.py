@@ -31,3 +31,12 @@ print(signal_process(identity, signal.SIGKILL))
 def test_who_is_proven_is_signalled_though_a_pidfd_is_not_to_be_used(error: str) -> None:
     said = worker(FILTER + SIGNALS.format(error=error), "unknown")
     assert said.split() == ["False", "True", "True", "-9", "-9", "-9", "False"]
+
+
+def test_without_a_descriptor_to_find_that_out_nobody_is_signalled_by_a_bare_pid() -> None:
+    script = """
+    from durable_supervisor.process import signals
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    print(signals._may_not_send())
+    """
+    assert worker(script, "unknown").split() == ["False"]

@@ -10,9 +10,8 @@ import os
 
 from .identity import read_stat
 
-_made: dict[
-    int, int
-] = {}  # pid: start ticks, since somebody else may have reaped it and its pid be another's
+# Pid: start ticks, since somebody else may have reaped it, and its pid be another's by now.
+_made: dict[int, int] = {}
 
 
 def made(pid: int) -> None:

@@ -97,7 +97,7 @@ def signal_ticks(pid: int, start_ticks: int, signo: int) -> bool:
 
 
 def _send(pidfd: int, pid: int, signo: int) -> bool:
-    """To a process that was just proven, and is pinned by its pidfd."""
+    """To a process that was just proven to be the one of its pidfd."""
     try:
         signal.pidfd_send_signal(pidfd, signo)
     except ProcessLookupError:
@@ -108,8 +108,14 @@ def _send(pidfd: int, pid: int, signo: int) -> bool:
 
 
 def _may_not_send() -> bool:
-    """Does a filter of calls let us open pidfds, and not use them?  Then it goes as before Linux 5.3."""
-    pidfd = os.pidfd_open(os.getpid())
+    """Does a filter of calls let us open pidfds, and not use them?  Then it goes as before Linux 5.3.
+
+    False also where nobody can tell, for want of a descriptor.
+    """
+    try:
+        pidfd = os.pidfd_open(os.getpid())
+    except OSError:
+        return False
     try:
         signal.pidfd_send_signal(pidfd, 0)
     except OSError:

@@ -22,9 +22,8 @@ DEFAULT_PAGE = 100
 # Entries read at once: big ones are counted before too many are in memory, and others get their turn.
 _SLICE = 64
 _MAX_PAGE_BYTES = 4 * 1024 * 1024
-_MOST_PAGE_BYTES = (
-    2 * _MAX_PAGE_BYTES
-)  # then in the middle of what was read at once: a byte can take up to eight
+# Beyond this a page ends in the middle of what was read at once: as JSON a byte can take up to eight.
+_MOST_PAGE_BYTES = 2 * _MAX_PAGE_BYTES
 
 
 async def list_runs(call: Call) -> web.Response:
