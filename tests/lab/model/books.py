@@ -31,7 +31,7 @@ SCRIPTS: dict[str, str] = {
     "stubborn": "trap '' TERM HUP INT\n" + _TICK % 5 + "finish 5",
     "reading": _TRAPS + 'while read -r line; do note got "$line"; say "heard $line"; done; finish 6',
     "leaving": "(setsid sleep 31 &); sleep 32 & say left; finish 8",
-    "flooding": f"note flood {_FLOOD}; seq 1 {_FLOOD}; finish 9",
+    "flooding": f"note flood {_FLOOD}; seq 1 {_FLOOD} || note cut; finish 9",
     "terminal": _TRAPS + "trap 'note signal WINCH' WINCH\n" + _TICK % 4 + "finish 10",
     "missing": "",
     "late": _TRAPS + _TICK % 10 + "finish 12",
@@ -52,6 +52,7 @@ class Book:
     got: list[str] = field(default_factory=list)
     signals: list[str] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
+    cut: bool = False  # a child of the program's was killed before it had printed all of its flood
 
     def expected(self, stream: str) -> bytes:
         """All that it may have printed; it may have been killed before the last line was."""
@@ -109,6 +110,8 @@ def _enter(book: Book, word: str, rest: str) -> None:
         book.streams["stdout" if word == "out" else "stderr"].append(rest.encode() + b"\n")
     elif word == "flood":
         book.streams["stdout"] += [b"%d\n" % number for number in range(1, int(rest) + 1)]
+    elif word == "cut":
+        book.cut = True
     elif word == "got":
         book.got.append(rest)
     elif word == "signal":
