@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
 def see_imported(folder: str) -> list[Sighting]:
     """Every imported run that can be read.  Raises OSError where we ourselves are short of something."""
-    from .imported_files import load  # most directories have none
+    there = homes(folder)
+    if not there:  # as in most directories
+        return []
+    from .imported_files import load
 
     found: list[Sighting] = []
-    for home in homes(folder):
+    for home in there:
         try:
             found.append(Sighting(_kept(load(home)), _disk_bytes(home), locked=False, home=home))
         except SupervisorError as error:  # `verify` names it
