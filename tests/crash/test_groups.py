@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from pathlib import Path
 
 import pytest
 
+from durable_supervisor import Command, Supervisor
 from durable_supervisor.process.signals import signal_ticks
+from durable_supervisor.sandbox.resources import cgroups, run_cgroups
 from durable_supervisor.testing import leftovers
 from tests.crash.test_matrix import FINISHED, HELD, NEVER, UNKNOWN, Scenario, stopped
 from tests.crash.world import World, check_guarantees
 from tests.policy.resources import needs_group
-from tests.support import eventually
+from tests.support import eventually, eventually_async
 
 LIMITS = {"grace": 0.2, "max_memory_bytes": 256 << 20, "max_processes": 100}
 EXIT = Scenario(options={"limits": LIMITS})
@@ -40,3 +44,20 @@ async def test_a_worker_with_groups_is_killed(world: World, name: str) -> None:
     world.ledger.open_gate()
     await check_guarantees(world, expected)
     assert leftovers.groups_of(list(leftovers.attempts(world.state_dir))) == {}
+
+
+async def test_who_judged_a_run_is_killed_before_its_groups_are_removed(state_dir: Path) -> None:
+    """The journal knows of its end, so nothing is new about it to the next owner."""
+    needs_group("tree")
+    async with Supervisor.open(state_dir) as sup:
+        run = await sup.start(Command(argv=["true"]))
+        await sup.wait(run.id, timeout=30)
+    [attempt] = leftovers.attempts(state_dir)
+    group = f"{run_cgroups.PREFIX}{attempt.directory_id}.{run.id}.1"
+    path = os.path.join(cgroups.places()[0], group)
+    os.mkdir(path)
+    try:
+        async with Supervisor.open(state_dir):
+            await eventually_async(lambda: not os.path.exists(path))
+    finally:
+        run_cgroups.remove_group(path)

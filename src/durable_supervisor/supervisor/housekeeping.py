@@ -89,15 +89,15 @@ class Housekeeping:
 
         return Resolver(self._lookup, self._journal, self._reconciler, self.leftovers, self._clock)
 
-    def sweeps(self, changed: Iterable[RunRow]) -> list[Coroutine[Any, Any, None]]:
+    def sweeps(self, changed: Iterable[RunRow], *, stays: bool) -> list[Coroutine[Any, Any, None]]:
         """To finish what owners and workers that were killed may have left half done.
 
-        ``changed``: the runs of which the journal was just told something.  `reconcile` looks for groups in
-        any case.
+        ``changed``: the runs of which the journal was just told something.  An owner that ``stays`` looks for
+        groups in any case: who was told of their runs may have been killed before it had removed them.
         """
         imports = os.path.lexists(self._place.imported)
         due: list[Coroutine[Any, Any, None]] = []
-        if any(map(_may_have_left_groups, changed)):
+        if stays or any(map(_may_have_left_groups, changed)):
             due.append(self.leftovers.sweep())
         if imports or self._identity.has_collected:
             due.append(self.collector.sweep())

@@ -162,7 +162,7 @@ class Supervisor(Observer):
             failpoint("open.judged")
             await sup._queue.load(place.runs, sup._lookup.blocking)
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
-            for work in (sup._endings.adopt(journal), *sup._housekeeping.sweeps(changed)):
+            for work in (sup._endings.adopt(journal), *sup._housekeeping.sweeps(changed, stays=serve_queue)):
                 sup._tasks.spawn_unawaited(work)
         except BaseException:
             await sup.close()
