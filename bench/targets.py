@@ -37,6 +37,7 @@ TARGETS: dict[str, Target] = {
     "deep_page": Target("page of 100 x 1 KiB at event 1,000,000", "x the first", 1.5, 1.1),
     "paging.raw": Target("100 MiB paged to a client, raw", "x capture", 0.7, 0.9, most=False),
     "paging.json": Target("100 MiB paged to a client, JSON", "x capture", 0.3, 0.4, most=False),
+    "paging.dumps": Target("the same, by `json.dumps`", "x capture", None, None, most=False),
     "idle_run": Target("live idle run, PSS of its worker, 50 live", "MB", 1.25, 0.75),
     "at_rest.memory": Target("supervisor and zygote, 100 live silent runs, PSS", "MB", 60, 40),
     "at_rest.wakeups": Target("the same: wake-ups in 10 s", "wake-ups", 10, 0),
