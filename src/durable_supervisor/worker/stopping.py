@@ -120,11 +120,13 @@ class Stopper:
             self._signal(targets, signal.SIGTERM, Step.TERM)
             failpoint("worker.terminated")
             tree.signal_all(targets, signal.SIGCONT)  # a stopped process cannot act on TERM
-            told |= {(one.pid, one.start_ticks) for one in targets}
-            if cleaning_up or not targets:
+            if cleaning_up:
                 break
+            told |= {(one.pid, one.start_ticks) for one in targets}
             living = tree.descendants(os.getpid())
             targets = [one for one in living if (one.pid, one.start_ticks) not in told]
+            if not targets:
+                break
 
     def _shells(self, targets: list[Stat]) -> list[Stat]:
         """Who is told of a closed terminal, as by the kernel, and ignores TERM: interactive shells.
