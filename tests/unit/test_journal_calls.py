@@ -58,6 +58,21 @@ async def test_several_take_all_along(calls: Calls) -> None:
     assert calls.take(NOW) == patient[-2:]
 
 
+async def test_however_many_press_those_that_have_waited_long_enough_get_their_turn(calls: Calls) -> None:
+    patient = add(calls, MAX_BATCH, patient=True)
+    pressing = add(calls, 2 * MAX_BATCH)
+    half = MAX_BATCH // 2
+    assert calls.take(NOW) == pressing[:MAX_BATCH]
+    assert calls.take(LATER) == [*pressing[MAX_BATCH : MAX_BATCH + half], *patient[:half]]
+    assert calls.take(LATER) == [*pressing[MAX_BATCH + half :], *patient[half:]]
+
+
+async def test_one_that_is_late_takes_no_more_than_its_place_from_those_that_press(calls: Calls) -> None:
+    [late] = add(calls, 1, patient=True)
+    pressing = add(calls, MAX_BATCH)
+    assert calls.take(LATER) == [*pressing[:-1], late]
+
+
 async def test_where_many_patient_ones_wait_more_of_them_share_a_transaction(calls: Calls) -> None:
     add(calls, 64 * FEW, patient=True)
     sizes = []

@@ -69,13 +69,16 @@ class Calls:
         """The calls of the next transaction.  Empty only if none waits: those of callers that were
         cancelled are dropped, before they begin.
         """
-        batch = _take(self._pressing, MAX_BATCH)
+        ends = self.patience_ends
+        late = ends is not None and now >= ends
+        # However many press, half is for those that are late: each start brings a fold, which must not pile up.
+        kept = min(len(self._patient), MAX_BATCH // 2) if late else 0
+        batch = _take(self._pressing, MAX_BATCH - kept)
         room = MAX_BATCH - len(batch)
         if len(batch) < 2 and not self._hurried:
-            ends = self.patience_ends
             # Where they come faster than in a few at a time, more of them share one.
             few = max(FEW, len(self._patient) // 2)
-            room = 0 if batch and ends is not None and now < ends else min(few, room)
+            room = min(few, room) if late or not batch else 0
         batch += _take(self._patient, room)
         self._hurried = self._hurried and bool(self._patient)
         return batch
