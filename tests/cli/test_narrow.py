@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
+from rich.cells import cell_len
 
 from durable_supervisor.cli import out
 from durable_supervisor.cli.listing import runs_table
@@ -30,7 +32,7 @@ def shown_at(monkeypatch: pytest.MonkeyPatch) -> Shown:
         monkeypatch.setenv("COLUMNS", str(width))
         monkeypatch.setenv("NO_COLOR", "1")
         shown = show().splitlines()
-        assert all(len(line) <= width for line in shown)
+        assert all(cell_len(line) <= width for line in shown)
         return shown
 
     return lines
@@ -50,6 +52,27 @@ def test_a_terminal_too_narrow_for_a_table_leaves_nothing_out(width: int, shown_
     for words in ("4f7k" * 4, "stdout_limit_exceeded", "(exit 143)", "took 12s", "make -C /repo"):
         assert words in text
     assert "nightly-report-of-the-infrastructure" in text.replace(" ", "")
+
+
+STRANGE = {
+    "of two columns": "\u4e16\u754c" * 30,
+    "combining": "e\u0301" * 60,
+    "joined": "\U0001f469\u200d\U0001f467" * 20,
+    "right to left": "\u05e9\u05dc\u05d5\u05dd " * 12,
+    "turning the line around": "\u202eexe.\u2066",
+    "of no width": "\u200b\ufeff" * 60,
+    "controls": "\x1b]0;title\x07\x9b2J\x00\r\n\t\x7f\ud800",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("argument", STRANGE.values(), ids=STRANGE)
+@pytest.mark.parametrize("width", [*range(3, 24), 40, 60, 80, 120, 200])
+def test_no_argument_breaks_the_lines(argument: str, width: int, shown_at: Shown) -> None:
+    """At any width; and what would act on the terminal is shown."""
+    text = "".join(shown_at(width, lambda: runs_table([FORM | {"argv": [argument, argument]}, FORM])))
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", text)
+    assert text.replace(" ", "").count("4f7k" * 4) == 2
 
 
 def test_a_wide_terminal_shows_a_row_whole(shown_at: Shown) -> None:
