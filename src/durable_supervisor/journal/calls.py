@@ -71,7 +71,7 @@ class Calls:
         """
         ends = self.patience_ends
         late = ends is not None and now >= ends
-        # However many press, half is for those that are late: each start brings a fold, which must not pile up.
+        # However many press, half is for those that are late: each start brings a fold, and none may pile up.
         kept = min(len(self._patient), MAX_BATCH // 2) if late else 0
         batch = _take(self._pressing, MAX_BATCH - kept)
         room = MAX_BATCH - len(batch)

@@ -33,7 +33,7 @@ from .links import WorkerLink
 from .loading import load_all
 from .logs import report
 from .observer import Observer
-from .opening import Identity, check_in_place, open_journal
+from .opening import Identity, check_in_place, open_journal, refusing_unreadable
 from .pending import Opening
 from .queue import Queue
 from .refusals import starts_nothing_more
@@ -156,11 +156,12 @@ class Supervisor(Observer):
             raise
         sup = cls(place, ownership, journal, ident, Clock(), source, Slots(bounds, boot_id(), serve_queue))
         try:
-            if serve_queue:  # it stays
-                await sup._lookup.blocking(load_all)
-            changed = (await sup._reconciler.pass_once()).changed
-            failpoint("open.judged")
-            await sup._queue.load(place.runs, sup._lookup.blocking)
+            with refusing_unreadable(place):
+                if serve_queue:  # it stays
+                    await sup._lookup.blocking(load_all)
+                changed = (await sup._reconciler.pass_once()).changed
+                failpoint("open.judged")
+                await sup._queue.load(place.runs, sup._lookup.blocking)
             sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
             for work in (sup._endings.adopt(journal), *sup._housekeeping.sweeps(changed, stays=serve_queue)):
                 sup._tasks.spawn_unawaited(work)
