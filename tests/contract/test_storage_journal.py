@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from durable_supervisor import (
 )
 from tests.contract.hosts import open_error
 from tests.contract.runs import open_runs
+from tests.support import eventually_async
 
 # The journal itself.
 
@@ -123,3 +125,40 @@ async def test_files_that_are_none_of_ours_are_left_alone(state_dir: Path) -> No
             await runs.wait(await runs.sh("exit 0"))
             assert len((await runs.sup.list()).runs) == 2
     assert all((state_dir / name).read_text() == "mine" for name in strange)
+
+
+# Ends that are told before the journal has them.
+
+
+async def test_an_end_that_the_journal_does_not_take_is_told_all_the_same_and_harms_no_other(
+    state_dir: Path,
+) -> None:
+    async with open_runs(state_dir) as runs:
+        started = await asyncio.gather(*(runs.sh(f"read _; exit {code}", stdin="open") for code in range(8)))
+        ids = [run.id for run in started]
+
+        def refuse(conn: sqlite3.Connection) -> None:
+            conn.create_function("fail", 0, lambda: 1 // 0)
+            one = f"WHEN NEW.run_id = '{ids[3]}' AND NEW.state = 'finished'"
+            conn.execute(
+                f"CREATE TEMP TRIGGER refused BEFORE UPDATE ON main.runs {one} BEGIN SELECT fail(); END"
+            )
+
+        await runs.sup.journal.write(refuse)
+        for run in started:
+            await runs.sup.write_stdin(run.id, b"\n")
+        ends = await asyncio.gather(*(runs.wait(run) for run in started))
+        assert [end.outcome and end.outcome.code for end in ends] == list(range(8))
+        await eventually_async(lambda: runs.sup.capacity().held == 1)
+        assert await told_of(runs.sup) == Counter(set(ids) - {ids[3]})
+        assert {seen.state for seen in (await runs.sup.list()).runs} == {RunState.FINISHED}
+        seen = await runs.sup.wait(ids[3], timeout=10)
+        assert seen == await runs.sup.inspect(ids[3])
+        await runs.sup.journal.write(lambda conn: conn.execute("DROP TRIGGER refused"))
+        await eventually_async(lambda: runs.sup.capacity().held == 0)
+        assert await told_of(runs.sup) == Counter(ids)
+
+
+async def told_of(sup: Supervisor) -> Counter[str]:
+    """How often the feed tells of each run's end."""
+    return Counter(entry.run_id for entry in await sup.feed(limit=1000) if entry.state is RunState.FINISHED)

@@ -10,7 +10,6 @@ written (no space, no permission, too many at once) the journal alone says it.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
 from enum import Enum
@@ -126,8 +125,6 @@ async def fold(
     ``patient``: as for `Journal.write`.
     Raises what the journal raises when it can take nothing (``BUSY``, ``NO_SPACE`` …).
     """
-    if patient and len(items) > 1:
-        return await _fold_each(journal, items, clock)
     now_ns = clock.wall_ns()
     durable = any(map(must_sync, items))
     failpoint("reconcile.before_fold")
@@ -146,20 +143,6 @@ async def fold(
             return []
     half = len(items) // 2
     return await fold(journal, items[:half], clock) + await fold(journal, items[half:], clock)
-
-
-async def _fold_each(journal: Journal, items: Sequence[Judged], clock: Clock) -> list[RunRow]:
-    """Each as a call of its own, of which the journal takes a few at a time: in one, many would be a
-    transaction that keeps the next start waiting for all of them.
-    """
-    calls = (fold(journal, [item], clock, patient=True) for item in items)
-    answers = await asyncio.gather(*calls, return_exceptions=True)
-    rows: list[RunRow] = []
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-        rows += answer
-    return rows
 
 
 def must_sync(judged: Judged) -> bool:

@@ -85,6 +85,8 @@ class Reconciler:
         self._marked: set[str] = set()
         self._wake = asyncio.Event()
         self._gathering: asyncio.TimerHandle | None = None
+        self._again: set[str] = set()  # to be marked in a while
+        self._retry: asyncio.TimerHandle | None = None
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -135,6 +137,9 @@ class Reconciler:
 
     async def settle(self) -> None:
         """Judge what is still marked, and wait for judging under way (after `run` was cancelled)."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._mark_again()
         marked = self._take_marked()
         try:
             if marked:
@@ -208,8 +213,7 @@ class Reconciler:
             if ready and patient and not any(map(must_sync, ready)):
                 _ = self._spawn(self._fold_patiently(ready, patient=True))
             elif ready:
-                changed += self._tell(await fold(self._journal, ready, self._clock))
-                failpoint("reconcile.folded")
+                changed += await self._fold(ready)
             rows = [item.row for item in moved]
             if not rows:
                 break
@@ -221,16 +225,45 @@ class Reconciler:
                 self.mark(row.run_id)
 
     async def _fold_patiently(self, ready: Sequence[Judged], *, patient: bool) -> list[RunRow]:
-        """What their logs say durably, with the next commit.  Whatever comes up, they are looked at again."""
+        """What their logs say durably, with the next commit.  Whatever comes up, they are looked at again.
+
+        ``patient``: each as a call of its own, of which the journal takes a few at a time: in one, many would
+        be a transaction that keeps the next start waiting for all of them.
+        """
+        parts = [[item] for item in ready] if patient else [ready]
+        folds = [self._fold_or_error(part, patient) for part in parts]
+        answers = await asyncio.gather(*folds) if len(folds) > 1 else [await fold for fold in folds]
+        errors = [answer for answer in answers if isinstance(answer, Exception)]
+        if errors:  # a busy journal, a full disk: as a rule it is the same for all of them
+            self._failed(errors[0])
+        return [row for answer in answers if not isinstance(answer, Exception) for row in answer]
+
+    async def _fold_or_error(self, ready: Sequence[Judged], patient: bool) -> list[RunRow] | Exception:
         try:
-            rows = self._tell(await fold(self._journal, ready, self._clock, patient=patient))
-            failpoint("reconcile.folded")
-            return rows
-        except Exception as error:  # noqa: BLE001  (a busy journal, a full disk)
-            self._failed(error)
-            for item in ready:
-                self._loop.call_later(_RETRY_SECONDS, self.mark, item.row.run_id)
-            return []
+            return await self._fold(ready, patient=patient)
+        except Exception as error:  # noqa: BLE001
+            return error
+
+    async def _fold(self, ready: Sequence[Judged], *, patient: bool = False) -> list[RunRow]:
+        """Into the journal, and tell of it.  Raises what `fold` does; then they are looked at again."""
+        try:
+            rows = await fold(self._journal, ready, self._clock, patient=patient)
+        except Exception:
+            self._mark_later([item.row.run_id for item in ready])
+            raise
+        self._tell(rows)
+        failpoint("reconcile.folded")
+        return rows
+
+    def _mark_later(self, run_ids: Sequence[str]) -> None:
+        self._again.update(run_ids)
+        if self._retry is None:
+            self._retry = self._loop.call_later(_RETRY_SECONDS, self._mark_again)
+
+    def _mark_again(self) -> None:
+        self._retry = None
+        while self._again:
+            self.mark(self._again.pop())
 
     def _look_and_speak(self, rows: Sequence[RunRow]) -> tuple[list[Judged], list[Judged]]:
         """In a thread: what is news and may be folded, and what has to be looked at again."""
@@ -267,7 +300,7 @@ class Reconciler:
     def _not_seen(self, run_id: str, error: Exception) -> None:
         self._failed(error)
         if is_shortage(error):  # nothing else may ever ask for this run to be looked at
-            self._loop.call_later(_RETRY_SECONDS, self.mark, run_id)
+            self._mark_later([run_id])
 
     def _speak(self, news: Sequence[Judged]) -> list[Spoken]:
         """In a thread: every sync blocks."""
