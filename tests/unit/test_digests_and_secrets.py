@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from durable_supervisor.model import digest, secrets
 from durable_supervisor.model.command import Command, Limits
 from durable_supervisor.model.digest import FIELDS, differing_fields, field_digest, request_digests
 from durable_supervisor.model.hmac_sha256 import hmac_sha256
@@ -191,3 +192,27 @@ def test_no_secret_survives_in_a_text(secrets: list[str], parts: list[str]) -> N
 def test_the_digest_is_that_of_the_standard_library(key: bytes, size: int) -> None:
     text = bytes(range(251)) * (size // 251 + 1)
     assert hmac_sha256(key, text[:size]) == hmac.digest(key, text[:size], "sha256")
+
+
+def test_what_is_remembered_of_requests_is_small_and_no_secret() -> None:
+    """Whoever serves many clients remembers none of their values, and no name that takes much memory."""
+    remembered = (digest._common_digest, secrets._known_name)
+
+    def asked(request: StartRequest) -> list[int]:
+        for name in request.command.env:
+            is_secret_name(name)
+        request_digests(request, "/", KEY)
+        return [known.cache_info().currsize for known in remembered]
+
+    for known in remembered:
+        known.cache_clear()
+    plain = asked(StartRequest(command=Command(argv=["true"], inherit_env=["A"]), request_id="a"))
+    long = "N" * 2000
+    loaded = Command(
+        argv=["true", "argument"],
+        env={long: "value of a variable"},
+        secret_env={"TOKEN": "hunter2hunter2"},
+        inherit_env=[long],
+        stdin=b"given",
+    )
+    assert asked(StartRequest(command=loaded, request_id="b")) == plain

@@ -19,6 +19,7 @@ FIELDS = ("argv", "cwd", "env", "inherit_env", "stdin", "limits", "completion", 
 # The same in most requests, and never a secret: so their digests may be remembered.
 _COMMON_FIELDS = frozenset({"inherit_env", "limits", "completion", "lifetime"})
 _COMMON_VALUES = (b"[]", b"null", b"open")
+_USUAL_BYTES = 1024  # of a value; a longer one is not worth the memory to be remembered
 
 _canonical = compact_encoder(sort_keys=True)
 
@@ -52,7 +53,7 @@ def request_digests(request: StartRequest, cwd: str, key: bytes) -> dict[str, st
 
 
 def _digest(key: bytes, name: str, value: bytes) -> str:
-    common = name in _COMMON_FIELDS or value in _COMMON_VALUES
+    common = value in _COMMON_VALUES or (name in _COMMON_FIELDS and len(value) <= _USUAL_BYTES)
     return _common_digest(key, name, value) if common else field_digest(key, name, value)
 
 

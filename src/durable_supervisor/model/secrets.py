@@ -32,16 +32,23 @@ SECRET_NAME_WORDS = (
     "DSN",
     "CONNECTION_STRING",
 )
+_USUAL_NAME = 64  # characters; a longer one is not worth the memory to be remembered
 
 
-@lru_cache(maxsize=1024)  # every start asks of the same few
 def is_secret_name(name: str) -> bool:
     """Does this variable's name mark its value as secret?"""
+    return _known_name(name) if len(name) <= _USUAL_NAME else _has_secret_word(name)
+
+
+def _has_secret_word(name: str) -> bool:
     upper = name.upper()
     for word in SECRET_NAME_WORDS:  # noqa: SIM110  a generator costs more than all the searches
         if word in upper:
             return True
     return False
+
+
+_known_name = lru_cache(maxsize=1024)(_has_secret_word)  # every start asks of the same few
 
 
 def secret_values(
