@@ -16,6 +16,7 @@ from durable_supervisor.server.server import Server
 from durable_supervisor.wire.documents import validate
 from tests.server.http import Events, Http, Message, following, raw
 from tests.support import eventually_async
+from tests.unit.runlog_helpers import work_of_this_process
 
 TICKS = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo tick $i; sleep .01; done"
 MANY = "i=0; while [ $i -lt 2500 ]; do i=$((i+1)); echo $i; echo $i >&2; done"
@@ -127,7 +128,7 @@ async def test_a_follower_that_leaves_stops_nothing(http: Http, server: Server) 
 
 
 async def test_idle_followers_slow_no_other_call(http: Http, server: Server, tmp_path: Path) -> None:
-    """Eight of a run with 5,000 events: they hold no thread while they wait."""
+    """Eight of a run with 5,000 events: while they wait they read nothing of its log, and hold no thread."""
     quiet = tmp_path / "quiet"
     argv = ["sh", "-c", CHATTY, "sh", str(quiet)]
     answer = await http.post("/v1/start", {"command": {"argv": argv, "stdin": "open"}})
@@ -142,6 +143,7 @@ async def test_idle_followers_slow_no_other_call(http: Http, server: Server, tmp
     await eventually_async(many, timeout=60)
     quiet.touch()
     newest = await head()
+    alone = await _read_by_calls(http)
     async with AsyncExitStack() as stack:
         followers: list[Events] = []
         for _ in range(8):
@@ -149,11 +151,19 @@ async def test_idle_followers_slow_no_other_call(http: Http, server: Server, tmp
             followers.append(await stack.enter_async_context(opened))
         await asyncio.gather(*(follower.skip_to(newest) for follower in followers))
         async with asyncio.timeout(60):
-            for _ in range(20):
-                assert (await http.get("/v1/list")).status == 200
+            beside = await _read_by_calls(http)
         await let_go(http, run_id)
         for follower in followers:
             assert (await follower.all())[-1].event == "end"
+    assert beside < 2 * alone, "one look of each at the log, at each heartbeat, is several times as much"
+
+
+async def _read_by_calls(http: Http) -> int:
+    """Bytes that this process, which is the server's too, reads from files during 20 calls."""
+    before = work_of_this_process()["rchar"]
+    for _ in range(20):
+        assert (await http.get("/v1/list")).status == 200
+    return work_of_this_process()["rchar"] - before
 
 
 async def test_a_follower_that_reads_nothing_is_dropped(sup: Supervisor) -> None:
