@@ -415,6 +415,30 @@ def test_a_commit_that_was_not_announced_never_comes_back_however_often_there_wa
         reader.close()  # who comes now finds nobody, and reads the -wal file from its beginning
 
 
+def test_a_loop_that_is_closed_without_us_hears_of_no_commit_and_nobody_else_does(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, sys, threading\n"
+        "from durable_supervisor.journal.connection import Journal\n"
+        "begun, go = threading.Event(), threading.Event()\n"
+        "async def main():\n"
+        "    journal = await Journal.open(sys.argv[1])\n"
+        "    asyncio.ensure_future(journal.write(lambda conn: (begun.set(), go.wait())))\n"
+        "    await asyncio.to_thread(begun.wait)\n"
+        "    return journal._writer._thread\n"
+        "thread = asyncio.run(main())\n"
+        "go.set()\n"
+        "thread.join(0.5)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "journal.db")],
+        env=dict(os.environ, PYTHONPATH="src"),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+
+
 def test_a_refused_opening_leaves_no_noise_behind() -> None:
     """aiosqlite's thread reports to the loop that it ends; a loop closed by then would be a traceback."""
     code = (

@@ -7,8 +7,9 @@ import errno
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 import aiosqlite
 
@@ -56,6 +57,9 @@ async def hop(connection: aiosqlite.Connection, work: Callable[[sqlite3.Connecti
 class _Answer(Generic[T]):
     """Stands where aiosqlite expects a future, and calls back in the very turn of the loop in which the
     thread's word arrives.  A future would do that one turn later, a task that awaits it two.
+
+    And for its loop: should a host have closed that without closing us, nobody waits any more, and the
+    thread does not end with a traceback.
     """
 
     __slots__ = ("_loop", "set_exception", "set_result")
@@ -65,8 +69,12 @@ class _Answer(Generic[T]):
         self.set_result: Callable[[T], None] = then
         self.set_exception: Callable[[BaseException], None] = then
 
-    def get_loop(self) -> asyncio.AbstractEventLoop:
-        return self._loop
+    def get_loop(self) -> Self:
+        return self
+
+    def call_soon_threadsafe(self, call: Callable[..., None], *arguments: object) -> None:
+        with suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(call, *arguments)
 
     def done(self) -> bool:
         return False  # nobody cancels it
