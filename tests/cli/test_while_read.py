@@ -31,6 +31,13 @@ def test_a_follower(cli: Cli, words: list[str]) -> None:
     cli.ok("stop", run_id)
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["shown", "as JSON"])
+def test_a_replay_between_two_lines(cli: Cli, options: tuple[str, ...]) -> None:
+    run_id = cli.ok("run", "--json", "--", "sh", "-c", "echo ready; sleep 0.2; echo on").document["run_id"]
+    slowly = ("replay", "--speed", "0.001", "--quiet", *options, run_id)
+    assert left_alone(cli.popen(*slowly, stdout=subprocess.PIPE)) == 141
+
+
 def test_the_feed(cli: Cli) -> None:
     cli("wait", cli.start("--", "true"))
     cli.ok("reconcile")

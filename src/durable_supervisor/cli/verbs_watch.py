@@ -16,6 +16,7 @@ from .recording import Recording
 from .screens import Screen, screen
 from .session import drive, observing
 from .unknown import is_bundle
+from .while_read import while_read
 
 _Speed = Annotated[str, Option("--speed", metavar="X", help="2 is twice as fast, 0.5 half as fast.")]
 _From = Annotated[str, Option("--from", metavar="TIME", help="Begin there, such as 90 or 2m.")]
@@ -50,7 +51,7 @@ def replay(
 
 
 async def _replay(shared: Settings, run: str, start: Playback, after: int, *, raw: bool, quiet: bool) -> int:
-    async with observing(shared, run) as observer:
+    async with observing(shared, run) as observer, while_read():
         pty = False
         if not shared.json and out.is_terminal(out.STDOUT):
             # A stranger's bundle does not get at the terminal unless that is asked for.
