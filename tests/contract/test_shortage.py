@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 from pathlib import Path
 
@@ -49,6 +50,35 @@ async def test_a_host_short_of_descriptors_gets_a_typed_error(state_dir: Path) -
         assert caught.value.retryable
         again = await sup.start(Command(argv=["true"]), request_id="later")
         assert (await sup.wait(again.id, timeout=20)).outcome is not None
+
+
+async def test_an_opening_may_run_short_of_descriptors_at_any_point(state_dir: Path) -> None:
+    """It is refused, and leaves nothing behind that would keep the next one out."""
+    async with Supervisor.open(state_dir) as sup:
+        await sup.wait((await sup.start(Command(argv=["true"]))).id, timeout=20)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used, refused = descriptors(), 0
+    for limit in range(3, max(used) + 100):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        try:
+            await (await Supervisor.open(state_dir, wait=0)).close()
+            break
+        except SupervisorError:
+            refused += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert descriptors() == used, limit
+    assert refused > 3
+    async with Supervisor.open(state_dir, wait=0):
+        pass
+
+
+def descriptors() -> set[int]:
+    listing = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return {int(name) for name in os.listdir(listing)} - {listing}
+    finally:
+        os.close(listing)
 
 
 async def test_starts_may_run_short_of_descriptors_at_any_point(state_dir: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ..journal.connection import Journal
@@ -131,44 +132,42 @@ class Supervisor(Observer):
         ``JOURNAL_NEWER``, ``JOURNAL_CORRUPT``, ``BUSY``.
         """
         bounds = Bounds(max_concurrent_runs, max_runs_per_owner, max_queued_runs)
-        return Opening(lambda: cls._open(state_dir, wait, Source(zygote, ahead), bounds, serve_queue))
+        source = Source(zygote, ahead)
+        return Opening(lambda: cls._open(directory.locate(state_dir), wait, source, bounds, serve_queue))
 
     @classmethod
     async def _open(
-        cls,
-        state_dir: str | os.PathLike[str] | None,
-        wait: float,
-        source: Source,
-        bounds: Bounds,
-        serve_queue: bool,
+        cls, place: StateDir, wait: float, source: Source, bounds: Bounds, stays: bool
     ) -> Supervisor:
         check_platform()
-        place = directory.locate(state_dir)
         directory.check(place)
         directory.create(place)
         directory.check(place)
-        ownership = await Ownership.take(place, wait)
-        failpoint("open.owned")
-        try:
+        async with AsyncExitStack() as undo:
+            ownership = await Ownership.take(place, wait)
+            undo.callback(ownership.release)
+            failpoint("open.owned")
             journal, ident = await open_journal(place)
-        except BaseException:
-            ownership.release()
-            raise
-        sup = cls(place, ownership, journal, ident, Clock(), source, Slots(bounds, boot_id(), serve_queue))
-        try:
+            undo.push_async_callback(journal.close)
+            slots = Slots(bounds, boot_id(), serves_queue=stays)
             with refusing_unreadable(place):
-                if serve_queue:  # it stays
-                    await sup._lookup.blocking(load_all)
-                changed = (await sup._reconciler.pass_once()).changed
-                failpoint("open.judged")
-                await sup._queue.load(place.runs, sup._lookup.blocking)
-            sup._background = asyncio.create_task(sup._reconciler.run(), name="reconcile")
-            for work in (sup._endings.adopt(journal), *sup._housekeeping.sweeps(changed, stays=serve_queue)):
-                sup._tasks.spawn_unawaited(work)
-        except BaseException:
-            await sup.close()
-            raise
-        return sup
+                sup = cls(place, ownership, journal, ident, Clock(), source, slots)
+                undo.pop_all()  # it closes what it has
+                undo.push_async_callback(sup.close)
+                await sup._begin(stays=stays)
+            undo.pop_all()
+            return sup
+
+    async def _begin(self, *, stays: bool) -> None:
+        """Judge what there is, then go on with that.  Raises OSError, and what the journal raises."""
+        if stays:
+            await self._lookup.blocking(load_all)
+        changed = (await self._reconciler.pass_once()).changed
+        failpoint("open.judged")
+        await self._queue.load(self._place.runs, self._lookup.blocking)
+        self._background = asyncio.create_task(self._reconciler.run(), name="reconcile")
+        for work in (self._endings.adopt(self._journal), *self._housekeeping.sweeps(changed, stays=stays)):
+            self._tasks.spawn_unawaited(work)
 
     @classmethod
     async def recover(
