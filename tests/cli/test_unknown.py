@@ -37,6 +37,13 @@ def test_a_path(cli: Cli, verb: str) -> None:
     assert "there is no file './nope.zip' (a RUN with a / in it is the path of a bundle" in refused.stderr
 
 
+def test_a_path_is_shown_whole_and_as_it_was_typed(cli: Cli, tmp_path: Path) -> None:
+    long = str(tmp_path / "café" / ("x" * 200) / "run.zip")
+    for verb in ("inspect", "list", "verify"):
+        assert f"there is no file '{long}' (" in cli(verb, long).stderr
+    assert r"no run 'a\x1b[2J\u202e.zip' in " in cli("inspect", "a\x1b[2J\u202e.zip").stderr
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -76,3 +83,9 @@ def test_a_file_that_is_called_like_the_beginning_of_an_id(
 def test_a_request_id_is_told_its_run(cli: Cli, words: list[str]) -> None:
     run_id = cli.start("--request-id", "nightly", "--", "true")
     assert f"that is a request id; its run is {run_id}" in cli(*words).stderr
+
+
+def test_also_of_the_longest(cli: Cli) -> None:
+    request_id = "nightly-" + "n" * 120
+    run_id = cli.start("--request-id", request_id, "--", "true")
+    assert f"that is a request id; its run is {run_id}" in cli("inspect", request_id).stderr

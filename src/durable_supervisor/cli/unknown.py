@@ -11,7 +11,7 @@ from durable_supervisor.model.ids import RUN_ID_LENGTH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_SHOWN: Final = 64
+_SHOWN: Final = 4096  # characters: a path that is cut names another file
 
 
 def is_bundle(run: str) -> bool:
@@ -28,7 +28,7 @@ def check_bundle(path: str) -> None:
 def no_file(field: str, path: str, hint: str) -> SupervisorError:
     """An INVALID_REQUEST that names what was looked for: a person's own path is no secret."""
     error = invalid(field, "names no file", hint)
-    error.message = f"there is no file {path[:_SHOWN]!a}"
+    error.message = f"there is no file {path[:_SHOWN]!r}"
     return error
 
 
@@ -45,11 +45,11 @@ def explain(error: SupervisorError, place: str, run_of_request: Callable[[str], 
         error.hint = "a variable that was never set? `durable-supervisor list` shows the runs"
         return
     if is_bundle(asked):
-        error.message = f"{asked[:_SHOWN]!a} is no run's id"
+        error.message = f"{asked!r} is no run's id"
         error.hint = "a bundle can be read, nothing else: inspect, events, logs, replay, report, list"
         return
     whole = len(asked) == RUN_ID_LENGTH or not asked.isalnum()
-    error.message = f"no run {'' if whole else 'whose id begins with '}{asked[:_SHOWN]!a} in {place}"
+    error.message = f"no run {'' if whole else 'whose id begins with '}{asked!r} in {place}"
     run_id = run_of_request(asked)
     if run_id is not None:
         error.hint = f"that is a request id; its run is {run_id}"

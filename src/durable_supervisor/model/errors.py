@@ -168,13 +168,13 @@ def default_hint(field: str) -> str:
 
 
 def unknown_run(run_id: str) -> SupervisorError:
-    """``UNKNOWN_RUN``, naming the id."""
+    """``UNKNOWN_RUN``, naming the id: as much of it as a request id has, which it may be by mistake."""
     return SupervisorError(
         ErrorCode.UNKNOWN_RUN,
         f"no run {run_id[:64]!a} in this state directory",
         phase=Phase.READ,
         hint="`durable-supervisor list` shows the runs of this state directory",
-        details={"run_id": run_id[:64]},
+        details={"run_id": run_id[:128]},
     )
 
 
