@@ -94,9 +94,7 @@ def speak(judged: Judged, place: Place, clock: Clock) -> Spoken:
     """Write the verdict into the run's log, durably.  Blocking; never creates a log."""
     if not owes_word(judged):
         return Spoken.SILENT
-    from .word import (
-        write_word,  # what writes logs is for those that need it: hardly ever does one owe a word
-    )
+    from .word import write_word  # what writes logs: hardly ever does one owe a word
 
     return write_word(judged, place, clock, _WORDS[judged.verdict.kind])
 

@@ -35,9 +35,7 @@ WORKSHOP = ".new"  # what is being imported; whoever owns the directory next rem
 GOING = ".gone."  # before the name of one that is being collected
 _DIGITS = 18  # of a serial, which SQLite holds in 64 bits
 _CACHED = 512
-_SMALL = (
-    64 << 10
-)  # bytes of its documents; a stranger's may have a thousand times that, and is read each time
+_SMALL = 64 << 10  # bytes of its documents; a stranger's may have a thousand times that: it is read each time
 
 
 class Home(NamedTuple):
