@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest_asyncio
 
+from durable_supervisor.journal.connection import Journal
 from durable_supervisor.journal.rows import RunRow
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.states import RunState, Trigger
@@ -173,3 +175,46 @@ async def test_a_long_log_is_left_to_a_look_of_its_own(bench: Bench, told: Told)
         told.ends.told(row)
         assert await told.ends.wait(row.run_id, None) is None
         await eventually_async(lambda: told.changed and told.changed[-1].state is RunState.FINISHED)
+
+
+async def test_an_end_that_the_journal_cannot_take_yet_is_told_and_tried_again(state_dir: Path) -> None:
+    async with await Journal.open(state_dir / "journal.db", busy_seconds=0.1) as journal:
+        bench = Bench(state_dir, journal)
+        told = Told(bench, state_dir)
+        rows = [await finished(bench) for _ in range(3)]
+        other = sqlite3.connect(state_dir / "journal.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        async with judging(told):
+            for row in rows:
+                told.ends.told(row)
+            views = await asyncio.gather(*(told.ends.wait(row.run_id, None) for row in rows))
+            assert {view.state for view in views if view is not None} == {RunState.FINISHED}
+            # Tried in vain: nobody is told by memory any longer, but looks into the log.
+            await eventually_async(lambda: not told.ends.unfolded())
+            assert told.changed == []
+            assert await told.ends.wait(rows[0].run_id, None) is None
+            other.execute("ROLLBACK")
+            other.close()
+            await eventually_async(lambda: len(told.changed) == len(rows))
+        assert {(await bench.row(row.run_id)).state for row in rows} == {RunState.FINISHED}
+        told.ends.close()
+        await told.lookup.close()
+        await told.reconciler.settle()
+
+
+async def test_a_close_in_the_middle_of_a_look_leaves_it_to_the_last_one(bench: Bench, told: Told) -> None:
+    """As a supervisor closes: what is being looked at is judged by the reconciler, and folded once."""
+    row = await finished(bench)
+    told.ends.told(row)
+    wait = asyncio.create_task(told.ends.wait(row.run_id, None))
+    while not told.ends._under_way:
+        await asyncio.sleep(0)  # up to the turn in which the thread has it
+    told.lookup.closed = True
+    for run_id in told.ends.unfolded():
+        told.reconciler.mark(run_id)
+    await told.reconciler.settle()
+    told.ends.close()
+    await asyncio.wait([wait])
+    await told.lookup.close()
+    assert [one.state for one in told.changed] == [RunState.FINISHED]
+    assert (await bench.row(row.run_id)).state is RunState.FINISHED
