@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -95,6 +96,32 @@ async def test_a_silent_zygote_is_ended_and_the_run_started_by_exec_once(
         warnings = [event.detail for event in page.events if event.kind == "run.warning"]
         assert warnings == [{"reason": "started_by_exec", "cause": "zygote silent"}]
     assert ledger.read_text() == "ran\n"
+
+
+def our_logs() -> list[int]:
+    """The run logs that this process has open."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            if os.readlink(link).endswith(".log"):
+                found.append(int(link.name))
+        except OSError:
+            continue
+    return found
+
+
+async def test_a_copy_of_the_lock_that_is_only_passing_costs_no_run(state_dir: Path) -> None:
+    """As a process has that is being made for another run, when a silent zygote is ended in a burst."""
+    async with Supervisor.open(state_dir, zygote=True) as sup:
+        await warm_up(sup)
+        (zygote,) = zygotes()
+        os.kill(zygote, signal.SIGSTOP)
+        start = asyncio.ensure_future(sup.start(Command(argv=["true"])))
+        [log] = await eventually_async(our_logs)
+        copy = os.dup(log)
+        await eventually_async(lambda: not alive(zygote))
+        asyncio.get_running_loop().call_later(0.05, os.close, copy)
+        assert (await sup.wait((await start).id, timeout=20)).outcome is not None
 
 
 async def test_without_a_zygote_there_is_none(state_dir: Path) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .ahead import WorkerAhead
 
 _ANSWER_SECONDS = 5.0
+_PASSING_SECONDS = 1.0
+_PAUSE = 0.005
 
 Blocking = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
 
@@ -49,6 +51,7 @@ class Workers:
 
     def __init__(self, blocking: Blocking, source: Source) -> None:
         self._blocking = blocking
+        self._loop = asyncio.get_running_loop()
         self._source = source
         if source.ahead is not None:
             source.ahead.reap()
@@ -92,8 +95,8 @@ class Workers:
                     return kept
                 if zygote.dead:
                     # It may have forked before it died. Then the worker holds the lock.
-                    log = self._take_back(log, log_path)
-                    if log < 0:
+                    log = _exchanged(log, log_path)
+                    if not await self._ours_alone(log):
                         return None
             elif self._source.ahead is not None and self._source.ahead.give(channel, log):
                 return None
@@ -138,18 +141,18 @@ class Workers:
             self._zygote = _Zygote.spawn()
         return self._zygote
 
-    def _take_back(self, log: int, path: str) -> int:
-        """Our copy of the lock is no proof while we hold it: let go, then try to take it anew.
+    async def _ours_alone(self, log: int) -> bool:
+        """Take the whole lock, unless a worker has it.
 
-        A byte of it stays held all the while, or a reconciler could find the run abandoned.
+        Others have a copy in passing: a process that is being made and is not another program yet, or a
+        message to the zygote that the kernel has not thrown away.
         """
-        fd = forks.opened(lambda: os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
-        keep_held(log, fd)
-        forks.close(log)
-        if try_lock(fd):
-            return fd
-        forks.close(fd)
-        return -1
+        deadline = self._loop.time() + _PASSING_SECONDS
+        while not try_lock(log):
+            if self._loop.time() >= deadline:
+                return False
+            await asyncio.sleep(_PAUSE)
+        return True
 
     def _reap_later(self, pid: int) -> None:
         holder: list[ExitWatch] = []
@@ -161,6 +164,22 @@ class Workers:
         if watch is not None:
             holder.append(watch)
             self._children.add(watch)
+
+
+def _exchanged(log: int, path: str) -> int:
+    """Another descriptor of a log for ours, which is closed: while we hold a copy, its lock is no proof.
+
+    A byte of it stays held all the while, or a reconciler could find the run abandoned.  Raises OSError; then
+    ``log`` is still open.
+    """
+    fd = forks.opened(lambda: os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+    try:
+        keep_held(log, fd)
+    except OSError:
+        forks.close(fd)
+        raise
+    forks.close(log)
+    return fd
 
 
 class _Zygote:
