@@ -20,6 +20,8 @@ _KEYCTL_GET_KEYRING_ID, _SESSION_KEYRING = 0, -3
 _SCHED_ATTRIBUTES = 56  # bytes of struct sched_attr, as of Linux 5.3
 _FILES = ("cgroup", "oom_score_adj", "timerslack_ns", "coredump_filter")  # of /proc/self, see proc(5)
 _libc = ctypes.CDLL(None)
+# Kept: a buffer of a size that nobody else has is of a class of its own, which takes longer than to ask.
+_attributes = ctypes.create_string_buffer(_SCHED_ATTRIBUTES)
 
 
 def circumstances() -> tuple[object, ...]:
@@ -48,12 +50,11 @@ def _by_number() -> tuple[object, ...]:
     if _NUMBERS is None:
         return ()
     ioprio_get, keyctl, sched_getattr = _NUMBERS
-    attributes = ctypes.create_string_buffer(_SCHED_ATTRIBUTES)
     return (
         _libc.syscall(ioprio_get, _IOPRIO_WHO_PROCESS, 0),
         _libc.syscall(keyctl, _KEYCTL_GET_KEYRING_ID, _SESSION_KEYRING, 0),
-        _libc.syscall(sched_getattr, 0, attributes, _SCHED_ATTRIBUTES, 0),
-        attributes.raw,
+        _libc.syscall(sched_getattr, 0, _attributes, _SCHED_ATTRIBUTES, 0),
+        _attributes.raw,
     )
 
 

@@ -65,11 +65,13 @@ def resolve(requested: str, cwd: str, path_variable: str) -> str:
     refused: StartFailure | None = None
     for folder in path_variable.split(":"):
         candidate = os.path.join(cwd, folder, requested)
+        if not os.access(candidate, os.F_OK):
+            continue  # in most folders: asked in the way that raises nothing
         try:
             _check(candidate)
         except StartFailure as failure:
             # A file that may not be executed says more than one that is not there.
-            if failure.code == errno.EACCES and os.path.exists(candidate):
+            if failure.code == errno.EACCES:
                 refused = failure
             continue
         return candidate

@@ -197,6 +197,8 @@ class SegmentedLog:
         )  # fmt: skip
 
     def _enforce(self) -> bool:
+        if not self._bounds.closed:
+            return True  # the first segment stays, whatever the caps
         stdout, stderr = self._quotas.values()
         try:
             self._bounds.enforce((stdout.in_segment, stderr.in_segment))

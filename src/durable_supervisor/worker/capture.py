@@ -37,6 +37,7 @@ class Capture:
         self.stream = stream
         self.open = True
         self.exceeded = False
+        self.held = False  # nothing is read before somebody acknowledges
         self.seen = 0  # bytes read from the program
         self._fd = fd
         self._recorder = recorder
@@ -46,7 +47,6 @@ class Capture:
         self._width = Width(fd)
         self._may_widen = may_widen
         self._acknowledged = 0
-        self._held = False
         self._active_at = 0.0
         self._filter = output_filter
         os.set_blocking(fd, False)
@@ -58,7 +58,7 @@ class Capture:
     @property
     def active_at(self) -> float:
         """Monotonic time of the last bytes; now, while it is not the program who keeps us waiting."""
-        return time.monotonic() if self._held else self._active_at
+        return time.monotonic() if self.held else self._active_at
 
     def acknowledge(self, count: int) -> None:
         """Recorded bytes that were consumed, of the whole stream; to go back takes nothing back."""
@@ -73,7 +73,7 @@ class Capture:
     def _ready(self, events: int) -> None:
         self.read(self._poller)
         if self.open and not self._room():
-            self._held = True
+            self.held = True
             # Not even for its end, which would wake us again and again.
             self._poller.forget(self._fd)
 
@@ -81,8 +81,8 @@ class Capture:
         """If there is a reason to hold back no more."""
         # Not for a few bytes: who acknowledges line by line would have them read, and recorded, line by line.
         enough = NARROW if self._window is None else min(self._window // 4, NARROW)
-        if self._held and self._room() >= enough:
-            self._held = False
+        if self.held and self._room() >= enough:
+            self.held = False
             self._active_at = time.monotonic()
             self._poller.watch(self._fd, READ, self._ready)
 
@@ -126,7 +126,7 @@ class Capture:
         """End-of-file, or nobody left to wait for: what the filters held goes out."""
         if not self.open:
             return
-        self.open = self._held = False
+        self.open = self.held = False
         poller.forget(self._fd)
         self._width.close(poller)
         os.close(self._fd)

@@ -52,8 +52,8 @@ class Desk:
 
     def close(self) -> None:
         """Hear nothing more.  The supervisor's channel stays open, for a last word."""
-        self._supervisor.unwatch()
         self.poller.close()
+        self._supervisor.unwatch()
 
     def part(self, word: str) -> bool:
         """End the supervisor's channel too, with a last ``word``.  True if it is sent."""

@@ -36,8 +36,7 @@ class Recorder:
         self._sync_error: OSError | None = None
         self.told_head = log.head
         self.had_thread = False
-        self._done_read, self._done_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        poller.watch(self._done_read, READ, lambda _: self._sync_done())
+        self._done_read = self._done_write = -1  # a pipe, once there is a sync: most runs have none
 
     def record(self, kind: str, detail: dict[str, object]) -> None:
         """Append one lifecycle event; it reaches the file at the next `flush`."""
@@ -80,13 +79,15 @@ class Recorder:
 
     def close(self) -> None:
         """After the last record.  The log is closed by whoever opened it."""
-        os.close(self._done_read)
-        os.close(self._done_write)
+        if self._done_read >= 0:
+            os.close(self._done_read)
+            os.close(self._done_write)
 
     def _tell_head(self) -> None:
-        if self.log.head > self.told_head:
-            self.told_head = self.log.head
-            self._on_head(self.told_head)
+        head = self.log.head
+        if head > self.told_head:
+            self.told_head = head
+            self._on_head(head)
 
     def _sync_if_due(self) -> None:
         if not self._unsynced or self._syncing is not None:
@@ -101,6 +102,7 @@ class Recorder:
             return
         self._poller.cancel("sync")
         try:
+            self._listen()
             self._syncing = self.log.begin_sync()
         except LogFullError:
             return  # what is on the disk will be synced with what follows
@@ -112,6 +114,11 @@ class Recorder:
             _thread.start_new_thread(self._sync_in_thread, (self._syncing,))
         except RuntimeError:  # no process or memory left for a thread, maybe by the program's own doing
             self._sync_in_thread(self._syncing)
+
+    def _listen(self) -> None:
+        if self._done_read < 0:
+            self._done_read, self._done_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            self._poller.watch(self._done_read, READ, lambda _: self._sync_done())
 
     def _sync_in_thread(self, job: SyncJob) -> None:
         try:

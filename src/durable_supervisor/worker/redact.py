@@ -139,22 +139,34 @@ class TokenRedactor:
 
 
 class OutputFilter:
-    """All of them in a row, in the order that keeps secrets whole."""
+    """All of them in a row, in the order that keeps secrets whole.  Made at the first byte: many streams stay
+    empty.
+    """
 
     def __init__(self, secrets: list[bytes], *, tokens: bool) -> None:
-        self._values = Redactor(secrets)
-        self._tokens = TokenRedactor() if tokens else None
-        self._boundary = Utf8Boundary()
+        self._secrets = secrets
+        self._with_tokens = tokens
+        self._row: tuple[Redactor, TokenRedactor | None, Utf8Boundary] | None = None
 
     def feed(self, data: bytes) -> bytes:
-        known = self._values.feed(data)
-        return self._boundary.feed(known if self._tokens is None else self._tokens.feed(known))
+        if self._row is None:
+            self._row = (
+                Redactor(self._secrets),
+                TokenRedactor() if self._with_tokens else None,
+                Utf8Boundary(),
+            )
+        values, tokens, boundary = self._row
+        known = values.feed(data)
+        return boundary.feed(known if tokens is None else tokens.feed(known))
 
     def finish(self) -> bytes:
-        rest = self._values.finish()
-        if self._tokens is not None:
-            rest = self._tokens.feed(rest) + self._tokens.finish()
-        return self._boundary.feed(rest) + self._boundary.finish()
+        if self._row is None:
+            return b""
+        values, tokens, boundary = self._row
+        rest = values.finish()
+        if tokens is not None:
+            rest = tokens.feed(rest) + tokens.finish()
+        return boundary.feed(rest) + boundary.finish()
 
 
 class Utf8Boundary:

@@ -195,7 +195,8 @@ class Tending:
         if self._over or self._stopper.active:
             self._open_windows()
         for capture in self._captures:
-            capture.read_on()  # the disk, for one, may have turned out to be full
+            if capture.held:
+                capture.read_on()  # the disk, for one, may have turned out to be full
             if capture.exceeded and not self._stopper.active:
                 self._due(f"{capture.stream}_limit")
         if self.exit is not None and not self._finished:
@@ -258,7 +259,7 @@ class Tending:
 
     def _open_windows(self) -> None:
         """What ends is not held up by anybody who does not read."""
-        for capture in self._captures:
+        for capture in self._captures if self.spec.window is not None else ():
             capture.open_window()
 
     def _last_output(self) -> float:
@@ -290,11 +291,7 @@ class Tending:
 
     def _advance(self) -> None:
         """The leader has exited: is the tree gone, is the output complete, what is due?"""
-        for capture in self._captures:
-            capture.read_all(self._poller, _LAST_READ)
-        drained = not any(capture.open for capture in self._captures)
-        waited = time.monotonic() >= self._drain_until
-        if not drained and not waited:
+        if not self._read_captures() and time.monotonic() < self._drain_until:
             self._poller.at("drain", self._drain_until, lambda: None)
             return
         alone = tree.reap_others(self.leader, self._usage)
@@ -302,6 +299,13 @@ class Tending:
             self._finish([])
         elif not self._stopper.active and self.spec.completion == "leader":
             self.begin_stop(LEFTOVER, self._grace_for(self._breach))
+
+    def _read_captures(self) -> bool:
+        """All that has been written.  True where nobody can write any more."""
+        still_open = [capture for capture in self._captures if capture.open]
+        for capture in still_open:
+            capture.read_all(self._poller, _LAST_READ)
+        return not any(capture.open for capture in still_open)
 
     def _groups_are_empty(self) -> bool:
         return self.resources is None or self.resources.empty()
@@ -366,10 +370,10 @@ class Tending:
 
     def _close_output(self) -> dict[str, object]:
         """Totals of each stream; ``complete`` is false when its pipe never reported end-of-file."""
-        complete = {}
         self._open_windows()
+        self._read_captures()  # the last of the tree may have written since
+        complete = {}
         for capture in self._captures:
-            capture.read_all(self._poller, _LAST_READ)  # the last of the tree may have written since
             complete[capture.stream] = not capture.open
             capture.close(self._poller)
         log = self.recorder.log
