@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor.process.paused import calls
-from durable_supervisor.process.paused.calls import Call, Place, default_signals, until_exec
+from durable_supervisor.process.paused.calls import Call, Place, arrange, default_signals, until_exec
 from durable_supervisor.process.paused.code import MACHINES, WORDS
 from durable_supervisor.process.paused.memory import Encoder, Memory
 from durable_supervisor.process.program import Program, Stdio
 
 PROGRAM = Program("/bin/true", ["true", "ü"], "/tmp", {"A": "1", "B": ""}, 0o22)
-PIPES = Stdio(9, 10, 11)
 
 
 BARE = Program("/", [], "/", {}, 0)
@@ -27,7 +26,7 @@ LARGE = Program("/bin/true", ["", "x" * 100_000, ""], "/tmp", {f"N{n}": "v" * n 
 
 
 def table(gate: int = 7, failure: int = 5, program: Program = PROGRAM, **stdio: bool) -> list[Call]:
-    return until_exec(program, Stdio(9, 10, 11, **stdio), gate, failure)
+    return [*arrange(Stdio(9, 10, 11, **stdio), gate, failure), *until_exec(program, gate)]
 
 
 def named(table: list[Call], name: str) -> list[tuple[object, ...]]:
@@ -60,7 +59,7 @@ def test_everything_is_closed_but_stdio_and_the_two_pipes(gate: int, failure: in
 
 
 def test_what_is_in_its_place_only_becomes_inheritable() -> None:
-    found = until_exec(PROGRAM, Stdio(0, 8, 8), 6, 7)
+    found = arrange(Stdio(0, 8, 8), 6, 7)
     assert named(found, "fcntl") == [(0, 2, 0)]
     assert named(found, "dup3") == [(8, 1, 0), (8, 2, 0)]
 
@@ -89,7 +88,7 @@ def test_the_program_gets_what_it_was_given() -> None:
 )
 def test_what_no_program_can_be_given(argv: list[str], env: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        until_exec(Program("/bin/true", argv, "/", env, 0), PIPES, 5, 6)
+        until_exec(Program("/bin/true", argv, "/", env, 0), 5)
 
 
 # In memory.

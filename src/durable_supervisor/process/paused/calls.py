@@ -68,16 +68,18 @@ def default_signals() -> list[Call]:
     ]
 
 
-def until_exec(program: Program, stdio: Stdio, gate: int, failure: int) -> list[Call]:
-    """From a session of its own to the exec; raises ValueError for what no program can be given.
+def arrange(stdio: Stdio, gate: int, failure: int) -> list[Call]:
+    """A session of its own, and no descriptors but what it needs: nothing but numbers.
 
     The run log's lock belongs to an open file description that the child shares until it has closed its
     descriptors: that must be done before it waits at the gate.
     """
+    return [Call("setsid"), *_take_stdio(stdio), *_close_all_but(*sorted((gate, failure)))]
+
+
+def until_exec(program: Program, gate: int) -> list[Call]:
+    """What follows, up to the exec; raises ValueError for what no program can be given."""
     return [
-        Call("setsid"),
-        *_take_stdio(stdio),
-        *_close_all_but(*sorted((gate, failure))),
         Call("chdir", os.fsencode(program.cwd), step=CWD),
         Call("umask", program.umask),
         # Only the parent has the other end, and writes one byte or dies.  End-of-file reads as 0.

@@ -18,7 +18,7 @@ import struct
 
 from ..program import Program, Stdio
 from ..shortage import is_shortage
-from .calls import after_failure, default_signals, until_exec
+from .calls import after_failure, arrange, default_signals, until_exec
 from .code import MACHINES, Machine
 from .failure import NEVER_RELEASED, PREPARE
 from .memory import Encoder, Memory
@@ -50,7 +50,9 @@ class Cloner:
         self._start = _Start(page)
         self._sigprocmask = machine.numbers["rt_sigprocmask"]
         self._encoder = Encoder(machine.numbers, page + _ZEROS)
-        self._settled = self._encoder.settle(default_signals())
+        self._signals = self._encoder.settle(default_signals())
+        self._arranged_for: tuple[int, ...] = ()
+        self._settled = b""
 
     def start(self, program: Program, stdio: Stdio, gate: int, failure: int) -> tuple[int, Memory]:
         """The pid of a child that waits at the gate, and what to give to `let_go` when it has.
@@ -62,8 +64,11 @@ class Cloner:
 
     def lay_out(self, program: Program, stdio: Stdio, gate: int, failure: int) -> Memory:
         """All that comes before there is a child.  Raises ValueError."""
-        calls = until_exec(program, stdio, gate, failure)
-        return Memory(self._encoder, after_failure(failure), self._settled, calls)
+        descriptors = (stdio.stdin, stdio.stdout, stdio.stderr, stdio.terminal, gate, failure)
+        if descriptors != self._arranged_for:  # a worker's next run has the same, mostly
+            self._settled = self._signals + self._encoder.settle(arrange(stdio, gate, failure))
+            self._arranged_for = descriptors
+        return Memory(self._encoder, after_failure(failure), self._settled, until_exec(program, gate))
 
     def try_out(self) -> None:
         """Have a child that finds its gate closed.  Raises OSError where it doesn't get as far as that.
