@@ -310,8 +310,8 @@ class Observer:
 
         For a run that was started with a ``window``: its program is held back while more than that is
         ahead of it.  What an `output` event holds is consumed up to its ``offset`` and length; an
-        `output.dropped` one counts with its bytes.  Saying less than before, more than there is, or
-        anything for another run changes nothing.  There is no receipt.
+        `output.dropped` one counts with its bytes.  Saying less than before, or anything for another run,
+        changes nothing; more than there is means all there is by now.  There is no receipt.
 
         Raises ``NOT_CONFIRMED`` where the worker cannot be reached, ``INVALID_REQUEST``.
         """
