@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -10,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor import Observer
+from durable_supervisor import Command, ErrorCode, Observer, RunState, SupervisorError
 from durable_supervisor.model.identity import identity_of
 from durable_supervisor.process.signals import signal_process
 from tests.contract.hosts import HostScript
-from tests.contract.runs import Marker, appear, gone
+from tests.contract.runs import Marker, Runs, appear, gone
 from tests.support import eventually, running
 
 STARTS = """
@@ -103,3 +104,21 @@ def test_a_queued_worker_that_nobody_can_find_ends(
         queueing_host.kill()
     eventually(lambda: not running(worker["pid"]), 20)
     marker.kill()
+
+
+async def test_who_waits_for_a_run_is_told_that_its_log_is_gone(runs: Runs, marker: Marker) -> None:
+    """At once, also who waited before; its worker lives, and may do so for long."""
+    run = await runs.sup.start(Command(argv=["sleep", str(marker)]))
+    waiting = asyncio.create_task(runs.sup.wait(run.id))
+    worker, program = (await runs.worker(run.id)), (await runs.sup.inspect(run.id)).program
+    await asyncio.sleep(0)
+    for path in runs.state_dir.glob(f"runs/*/{run.id}.a1.log"):
+        path.unlink()
+    assert (await runs.sup.reconcile()).changed == {run.id: RunState.QUARANTINED.value}
+    for wait in (waiting, runs.sup.wait(run.id)):
+        with pytest.raises(SupervisorError) as caught:
+            await asyncio.wait_for(wait, 30)
+        assert caught.value.code is ErrorCode.OUTCOME_UNKNOWN
+    assert running(worker.pid)
+    assert program is not None
+    end(program)

@@ -82,6 +82,7 @@ class Endings:
         if link is not None:
             link.row = row  # what its end is judged by
         if row.state is RunState.QUARANTINED:
+            self.told.gave_up(row.run_id)  # its worker may live, and have no log to tell of an end in
             self.watch_later(row.run_id)
 
     def unfolded(self) -> list[str]:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..journal.rows import RunRow
+from ..model.states import RunState
 from ..reconcile.loop import GATHER_SECONDS, Reconciler
 from ..reconcile.observe import Place
 from .links import WorkerLink
@@ -96,7 +97,7 @@ class ToldEnds:
 
     def _may_be_told(self, run_id: str) -> bool:
         link = self._links.get(run_id)
-        return link is not None and not link.ended
+        return link is not None and not link.ended and link.row.state is not RunState.QUARANTINED
 
     def _is_looked_at(self, run_id: str) -> bool:
         return any(row.run_id == run_id for row in self._under_way)
