@@ -106,6 +106,9 @@ class Recorder:
             self._syncing = self.log.begin_sync()
         except LogFullError:
             return  # what is on the disk will be synced with what follows
+        except OSError:  # no descriptor now: a stop, say, must not be broken off for want of a sync
+            self._poller.at("sync", time.monotonic() + SYNC_SECONDS, self._start_sync)
+            return
         self._unsynced = 0
         failpoint("worker.syncing")
         self.had_thread = True
@@ -116,9 +119,17 @@ class Recorder:
             self._sync_in_thread(self._syncing)
 
     def _listen(self) -> None:
-        if self._done_read < 0:
-            self._done_read, self._done_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            self._poller.watch(self._done_read, READ, lambda _: self._sync_done())
+        """For the ends of syncs.  Raises OSError, with nothing changed."""
+        if self._done_read >= 0:
+            return
+        read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self._poller.watch(read, READ, lambda _: self._sync_done())
+        except OSError:
+            os.close(read)
+            os.close(write)
+            raise
+        self._done_read, self._done_write = read, write
 
     def _sync_in_thread(self, job: SyncJob) -> None:
         try:
