@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 
 from durable_supervisor import Supervisor
 from durable_supervisor.model.identity import ProcessIdentity
@@ -11,17 +10,10 @@ from durable_supervisor.process.identity import Liveness, probe
 from tests.crash.harness import Host, assert_nothing_left
 from tests.crash.test_life import worker_of
 from tests.crash.world import World
+from tests.process.test_reuse import is_free
 from tests.support import eventually
 
 _numbers = itertools.count()
-
-
-def is_free(worker: ProcessIdentity) -> bool:
-    """Has it nothing open but stdio, and the socket on which its next run comes?"""
-    try:
-        return set(os.listdir(f"/proc/{worker.pid}/fd")) == {"0", "1", "2", "5"}
-    except OSError:
-        return False
 
 
 def one_at_work(host: Host) -> tuple[str, ProcessIdentity, list[ProcessIdentity]] | None:
@@ -32,7 +24,7 @@ def one_at_work(host: Host) -> tuple[str, ProcessIdentity, list[ProcessIdentity]
     workers = [worker_of(host, run) for run in runs]
     run = host.start(["sh", "-c", "sleep 0.5; exit 8"], request_id=f"last-{next(_numbers)}")
     at_work = worker_of(host, run)
-    free = [one for one in workers if one != at_work and is_free(one)]
+    free = [one for one in workers if one != at_work and is_free(one.pid)]
     return (run, at_work, free) if at_work in workers and free else None
 
 

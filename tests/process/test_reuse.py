@@ -59,10 +59,12 @@ def free_workers() -> list[int]:
 
 
 def is_free(pid: int) -> bool:
+    """Has it nothing open but stdio, the socket on which its next run comes, and what /proc has of it?"""
     try:
-        return set(os.listdir(f"/proc/{pid}/fd")) == _FREE
+        opened = {fd: os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
     except OSError:
         return False
+    return {fd for fd, path in opened.items() if not path.startswith(f"/proc/{pid}/")} == _FREE
 
 
 async def a_free_worker(sup: Supervisor) -> int:

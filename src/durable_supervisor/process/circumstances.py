@@ -12,13 +12,15 @@ import resource
 from collections.abc import Callable
 from functools import partial
 
+from . import own
+
 _RLIMITS = range(16)  # RLIM_NLIMITS
 # Calls that the C library has no function for: ioprio_get, keyctl, sched_getattr.
 _NUMBERS = {"x86_64": (252, 250, 315), "aarch64": (31, 219, 275)}.get(os.uname().machine)
 _IOPRIO_WHO_PROCESS = 1
 _KEYCTL_GET_KEYRING_ID, _SESSION_KEYRING = 0, -3
 _SCHED_ATTRIBUTES = 56  # bytes of struct sched_attr, as of Linux 5.3
-_FILES = ("cgroup", "oom_score_adj", "timerslack_ns", "coredump_filter")  # of /proc/self, see proc(5)
+FILES = ("self/cgroup", "self/oom_score_adj", "self/timerslack_ns", "self/coredump_filter")  # see proc(5)
 _libc = ctypes.CDLL(None)
 # Kept: a buffer of a size that nobody else has is of a class of its own, which takes longer than to ask.
 _attributes = ctypes.create_string_buffer(_SCHED_ATTRIBUTES)
@@ -58,19 +60,11 @@ def _by_number() -> tuple[object, ...]:
     )
 
 
-def _read(name: str) -> bytes:
-    fd = os.open(f"/proc/self/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(fd, 4096)
-    finally:
-        os.close(fd)
-
-
 _QUESTIONS: tuple[Callable[[], object], ...] = (
     partial(os.getpriority, os.PRIO_PROCESS, 0),
     partial(os.sched_getscheduler, 0),
     partial(os.sched_getaffinity, 0),
     _by_number,
     *(partial(resource.getrlimit, limit) for limit in _RLIMITS),
-    *(partial(_read, name) for name in _FILES),
+    *(partial(own.read, name) for name in FILES),
 )

@@ -11,11 +11,10 @@ from __future__ import annotations
 import _thread
 import os
 
+from . import own
 from .identity import Stat, read_stat
 from .signals import signal_ticks
 from .usage import Usage
-
-_PIECE = 8192
 
 
 def descendants(root: int) -> list[Stat]:
@@ -52,11 +51,16 @@ def children_of(pid: int) -> list[int]:
         return children
     for task in tasks:
         try:
-            children.extend(int(child) for child in _read(f"/proc/{pid}/task/{task}/children").split())
+            children.extend(map(int, own.read(children_file(pid, task)).split()))
         except (FileNotFoundError, ProcessLookupError):
             if os.path.exists(f"/proc/{pid}/task/{task}/stat"):
                 return _children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
     return children
+
+
+def children_file(pid: int, task: int | str) -> str:
+    """Where in /proc the children of one thread are listed; a process's first has its number."""
+    return f"{pid}/task/{task}/children"
 
 
 def _tasks(pid: int) -> list[str]:
@@ -64,19 +68,6 @@ def _tasks(pid: int) -> list[str]:
     if pid == os.getpid() and not _thread._count():  # a worker, at each run's end: nothing but its first
         return [str(pid)]
     return os.listdir(f"/proc/{pid}/task")
-
-
-def _read(path: str) -> bytes:
-    """All of a small file, by plain calls: those of a file object cost more than what the kernel does."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        text = piece = os.read(fd, _PIECE)
-        while piece:
-            piece = os.read(fd, _PIECE)
-            text += piece
-        return text
-    finally:
-        os.close(fd)
 
 
 def signal_all(processes: list[Stat], signo: int) -> list[int]:

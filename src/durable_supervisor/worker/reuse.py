@@ -13,7 +13,8 @@ import os
 import resource
 import socket
 
-from ..process.circumstances import circumstances
+from ..process import own, tree
+from ..process.circumstances import FILES, circumstances
 from ..process.failpoints import any_armed
 from .spec import FREE, NEXT_FD, SHORT_RUN_SECONDS, STDIN_NULL
 
@@ -47,7 +48,7 @@ class Reuse:
         if self._next is None or any_armed() or not _left_nothing(ended):
             return False
         self._left -= 1
-        worn = self._left <= 0 or self._has_grown() or _strangers(NEXT_FD, channel_fd)
+        worn = self._left <= 0 or self._has_grown() or _strangers(NEXT_FD, channel_fd, *own.kept())
         # What this program has done to its parent (niceness, limits), the next one would inherit.
         worn = worn or circumstances() != self._before
         return not worn and ended.seconds < SHORT_RUN_SECONDS and ended.part(FREE)
@@ -55,6 +56,8 @@ class Reuse:
     def take(self) -> tuple[int, int] | None:
         """The next run's log and channel; None once the supervisor wants nothing more of us."""
         assert self._next is not None
+        if not own.kept():  # they are read at each run's end
+            own.keep_open((*FILES, tree.children_file(os.getpid(), os.getpid())))
         gc.collect()  # what was the last run's goes now, not in the middle of the next one
         gc.freeze()  # what stays is the worker's own: the next collection need not look at it
         message, fds, _, _ = socket.recv_fds(self._next, 1, _HANDED, socket.MSG_CMSG_CLOEXEC)
