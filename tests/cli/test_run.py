@@ -190,6 +190,8 @@ def test_a_program_with_a_window_waits_for_who_reads(cli: Cli, tmp_path: Path) -
     ("options", "told"),
     [
         (["--lifetime", "session"], "--lifetime: must be 'detached' or 'scope'"),
+        (["--lifetime", ""], "--lifetime: must be 'detached' or 'scope'"),
+        (["--completion", ""], "--completion: must be 'leader' or 'tree'"),
         (["--window", "64K"], "--window: needs lifetime 'scope' (give --lifetime scope, too)"),
         (["--lifetime", "scope", "--window", "12"], "--window: must be a whole number of bytes from 4096"),
         (["--lifetime", "scope", "--window", "64K", "--pty"], "--window: needs pipes"),

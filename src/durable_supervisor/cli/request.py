@@ -152,9 +152,9 @@ def ask(words: Mapping[str, Any]) -> StartRequest:
 
     Raises INVALID_REQUEST naming the field at fault.
     """
-    request_id = words["request_id"]
-    try:
-        completion = Completion(words["completion"] or Completion.LEADER)
+    request_id, completion, lifetime = words["request_id"], words["completion"], words.get("lifetime")
+    try:  # an empty word is none of them: a script's variable that was never set
+        completion = Completion.LEADER if completion is None else Completion(completion)
     except ValueError:
         raise invalid("completion", "must be 'leader' or 'tree'") from None
     return StartRequest(
@@ -164,7 +164,7 @@ def ask(words: Mapping[str, Any]) -> StartRequest:
         completion=completion,
         labels=parse.pairs("label", words["label"] or ()),
         policy=confined.policy(words),
-        lifetime=words.get("lifetime") or Lifetime.DETACHED,
+        lifetime=Lifetime.DETACHED if lifetime is None else lifetime,
     )
 
 

@@ -259,7 +259,9 @@ class Tending:
 
     def _open_windows(self) -> None:
         """What ends is not held up by anybody who does not read."""
-        for capture in self._captures if self.spec.window is not None else ():
+        if self.spec.window is None:
+            return
+        for capture in self._captures:
             capture.open_window()
 
     def _last_output(self) -> float:
