@@ -15,7 +15,7 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
 from ..process.failpoints import failpoint
 from ..process.locks import LockState, probe_lock
-from ..process.shortage import is_shortage
+from ..process.shortage import are_descriptors_short, is_shortage
 from ..runlog.collected import CollectedLog, Mark
 from ..runlog.evidence import read_evidence
 from ..runlog.files import NotRegularError, fsync_dir
@@ -26,6 +26,8 @@ from .hosting import check_proc, short_of
 from .imported import next_serial
 from .refusals import RECOVER_HINT, needs_recovery
 from .state_dir import StateDir, load_key, unusable
+
+_SQLITE_FILES = 8  # of its two connections: the journal, -wal, -shm, and the directory to sync
 
 
 class Identity:
@@ -79,10 +81,14 @@ async def _open_journal(place: StateDir) -> tuple[Journal, Identity]:
 def refusing_unreadable(place: StateDir) -> Iterator[None]:
     """A folder of logs that cannot be looked into may hold any request id: typed as ``STATE_DIR_REFUSED``.
 
-    ``BUSY`` where only descriptors are short.
+    ``BUSY`` where only descriptors are short; of SQLite's files, too, which does not say why it opened none.
     """
     try:
         yield
+    except SupervisorError as error:
+        if error.details.get("sqlite") != "SQLITE_CANTOPEN" or not are_descriptors_short(_SQLITE_FILES):
+            raise
+        raise short_of(OSError(errno.EMFILE, os.strerror(errno.EMFILE)), Phase.OPEN) from error
     except OSError as error:
         if is_shortage(error):
             raise short_of(error, Phase.OPEN) from error

@@ -17,6 +17,7 @@ from ..model.identity import ProcessIdentity
 from ..process import forks
 from ..process.identity import Liveness, probe, self_identity
 from ..process.places import state_directory
+from ..process.shortage import is_shortage
 from ..runlog.files import fsync_dir
 
 MIN_FREE_BYTES = 16 * 1024 * 1024
@@ -376,8 +377,13 @@ def _refused(what: str, problem: str, hint: str) -> SupervisorError:
 
 
 def unusable(path: str, error: OSError) -> SupervisorError:
+    """``STATE_DIR_REFUSED``; ``NO_SPACE`` or ``BUSY`` where that is all."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return no_space(0)
+    if is_shortage(error):
+        from .hosting import short_of  # with much that those who only look for the directory do without
+
+        return short_of(error, Phase.OPEN)
     return _refused(
         _shown(path),
         f"cannot be used: {os.strerror(error.errno or errno.EIO)}",
