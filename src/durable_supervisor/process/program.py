@@ -64,7 +64,9 @@ def resolve(requested: str, cwd: str, path_variable: str) -> str:
         return found
     refused: StartFailure | None = None
     for folder in path_variable.split(":"):
-        candidate = os.path.join(cwd, folder, requested)
+        if not folder.startswith("/"):
+            folder = os.path.join(cwd, folder)
+        candidate = f"{folder.rstrip('/')}/{requested}"
         if not os.access(candidate, os.F_OK):
             continue  # in most folders: asked in the way that raises nothing
         try:
