@@ -35,4 +35,4 @@ print(json.dumps([same, alone, sorted(kept) == sorted(anew) == sorted(pids), tre
 
 def test_what_stays_open_tells_how_it_is_now() -> None:
     answer = subprocess.run([sys.executable, "-c", _PROCESS], capture_output=True, check=True, timeout=120)
-    assert json.loads(answer.stdout) == [True, [], True, [], False, 5]
+    assert json.loads(answer.stdout) == [True, [], True, [], False, 6]

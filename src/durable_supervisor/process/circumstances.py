@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 from collections.abc import Callable
 from functools import partial
 
 from . import own
 
-_RLIMITS = range(16)  # RLIM_NLIMITS
 # Calls that the C library has no function for: ioprio_get, keyctl, sched_getattr.
 _NUMBERS = {"x86_64": (252, 250, 315), "aarch64": (31, 219, 275)}.get(os.uname().machine)
 _IOPRIO_WHO_PROCESS = 1
 _KEYCTL_GET_KEYRING_ID, _SESSION_KEYRING = 0, -3
 _SCHED_ATTRIBUTES = 56  # bytes of struct sched_attr, as of Linux 5.3
-FILES = ("self/cgroup", "self/oom_score_adj", "self/timerslack_ns", "self/coredump_filter")  # see proc(5)
+FILES = (  # see proc(5)
+    "self/cgroup",
+    "self/limits",  # all of them, where getrlimit(2) tells one
+    "self/oom_score_adj",
+    "self/timerslack_ns",
+    "self/coredump_filter",
+)
 _libc = ctypes.CDLL(None)
 # Kept: a buffer of a size that nobody else has is of a class of its own, which takes longer than to ask.
 _attributes = ctypes.create_string_buffer(_SCHED_ATTRIBUTES)
@@ -65,6 +69,5 @@ _QUESTIONS: tuple[Callable[[], object], ...] = (
     partial(os.sched_getscheduler, 0),
     partial(os.sched_getaffinity, 0),
     _by_number,
-    *(partial(resource.getrlimit, limit) for limit in _RLIMITS),
     *(partial(own.read, name) for name in FILES),
 )
