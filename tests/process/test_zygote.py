@@ -98,27 +98,27 @@ async def test_a_silent_zygote_is_ended_and_the_run_started_by_exec_once(
     assert ledger.read_text() == "ran\n"
 
 
-def our_logs() -> list[int]:
-    """The run logs that this process has open."""
-    found = []
+def handed_over(known: set[Path]) -> int | None:
+    """Our descriptor of the log of a run that is being started; ``known``: the logs of earlier ones."""
     for link in Path("/proc/self/fd").iterdir():
         try:
-            if os.readlink(link).endswith(".log"):
-                found.append(int(link.name))
+            log = link.readlink()
         except OSError:
             continue
-    return found
+        if log.suffix == ".log" and log.parent.parent.name == "runs" and log not in known:
+            return int(link.name)
+    return None
 
 
 async def test_a_copy_of_the_lock_that_is_only_passing_costs_no_run(state_dir: Path) -> None:
     """As a process has that is being made for another run, when a silent zygote is ended in a burst."""
     async with Supervisor.open(state_dir, zygote=True) as sup:
         await warm_up(sup)
+        known = set(state_dir.glob("runs/*/*.log"))
         (zygote,) = zygotes()
         os.kill(zygote, signal.SIGSTOP)
         start = asyncio.ensure_future(sup.start(Command(argv=["true"])))
-        [log] = await eventually_async(our_logs)
-        copy = os.dup(log)
+        copy = os.dup(await eventually_async(lambda: handed_over(known)))
         await eventually_async(lambda: not alive(zygote))
         asyncio.get_running_loop().call_later(0.05, os.close, copy)
         assert (await sup.wait((await start).id, timeout=20)).outcome is not None
