@@ -128,6 +128,7 @@ async def test_a_sample_of_the_calls(faults: Faults, tmp_path: Path) -> None:
     names = [name for name, calls in SAMPLE.items() for _ in calls]
     found = experiments(faults, tmp_path, plan)
     for name, one in zip(names, found, strict=True):
+        assert one["call"], (name, "there is no such call any more")
         assert one["settled"] in SWEEPS[name].settled, one
     assert ErrorCode.JOURNAL_IO.value in {one.get("refused") for one in found}
 
@@ -154,6 +155,7 @@ async def test_a_call_is_the_last_of_the_owner(tmp_path: Path, action: Action, m
             break
         if FULL and call % PROGRESS == 0:
             print(f"{call} so far", flush=True)
+    assert FULL or not missed, "there is no such call any more"
 
 
 async def last_call(folder: Path, plan: list[dict[str, Any]]) -> bool:
