@@ -21,7 +21,10 @@ from durable_supervisor.model.events import Kind
 from durable_supervisor.model.states import RunState
 from durable_supervisor.process.clock import Clock
 from durable_supervisor.process.failpoints import VARIABLE
+from durable_supervisor.reconcile.act import Judged
+from durable_supervisor.reconcile.decide import decide
 from durable_supervisor.reconcile.loop import Reconciler
+from durable_supervisor.reconcile.observe import look
 from tests.process.reconcile_bench import GONE, OTHER_BOOT, RECEIPT, Bench, dispatched, open_bench, released
 from tests.support import eventually_async
 
@@ -104,6 +107,22 @@ async def test_what_is_marked_before_the_end_is_still_judged(bench: Bench) -> No
     assert (await bench.row(row.run_id)).state is RunState.FINISHED
 
 
+async def test_a_fold_that_waits_for_its_next_try_has_it_before_the_end(bench: Bench) -> None:
+    row = await bench.run([*released(GONE, GONE), (Kind.RUN_FINISHED, RECEIPT)], running=True)
+    seen = look(row, bench.place)
+
+    def refuse(conn: sqlite3.Connection) -> None:
+        conn.create_function("fail", 0, lambda: 1 // 0)
+        conn.execute("CREATE TEMP TRIGGER refused BEFORE UPDATE ON main.runs BEGIN SELECT fail(); END")
+
+    await bench.journal.write(refuse)
+    await bench.reconciler.fold_soon([Judged(row, seen, decide(seen))])
+    assert (await bench.row(row.run_id)).state is RunState.RUNNING
+    await bench.journal.write(lambda conn: conn.execute("DROP TRIGGER refused"))
+    await bench.reconciler.settle()
+    assert (await bench.row(row.run_id)).state is RunState.FINISHED
+
+
 async def test_the_slow_pass_finds_what_no_mark_told_of(bench: Bench) -> None:
     reconciler = Reconciler(bench.journal, bench.place, bench.clock, interval=0.02)
     row = await bench.run([dispatched(GONE)])
@@ -180,7 +199,10 @@ _PASS = """
 import asyncio, sys
 from durable_supervisor.journal.connection import Journal
 from durable_supervisor.process.clock import Clock, boot_id
+from durable_supervisor.reconcile.act import Judged
+from durable_supervisor.reconcile.decide import decide
 from durable_supervisor.reconcile.loop import Reconciler
+from durable_supervisor.reconcile.observe import look
 from durable_supervisor.reconcile.observe import Place
 
 async def main(state, directory, *marked):
