@@ -1,4 +1,4 @@
-"""The writer: group commit, isolation of failures, cancellation, foreign locks, exit."""
+"""The writer: group commit, isolation of failures, cancellation, exit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from durable_supervisor.journal.connection import Journal
 from durable_supervisor.journal.reader import JournalReader
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from tests.support import eventually_async
-from tests.unit.journal_helpers import intent, migrated
+from tests.unit.journal_helpers import intent
 
 
 @pytest.fixture
@@ -206,62 +205,6 @@ async def test_the_wal_is_written_back_between_commits(journal: Journal) -> None
     assert os.path.getsize(f"{journal.path}-wal") == length  # it is used again from its beginning
 
 
-HOLDER = """
-import sqlite3, sys, time
-conn = sqlite3.connect(sys.argv[1], isolation_level=None)
-conn.execute("BEGIN IMMEDIATE")
-print("held", flush=True)
-time.sleep(float(sys.argv[2]))
-conn.execute("ROLLBACK")
-conn.close()
-"""
-
-
-@contextmanager
-def held_by_another(path: str, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, path, str(seconds)], stdout=subprocess.PIPE)
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        yield holder
-    finally:
-        holder.kill()
-        holder.wait()
-        assert holder.stdout is not None
-        holder.stdout.close()
-
-
-async def test_a_write_lock_held_for_six_seconds_only_delays(journal: Journal) -> None:
-    loop = asyncio.get_running_loop()
-    with held_by_another(journal.path, 6.0):
-        started = loop.time()
-        writes = [asyncio.create_task(journal.write(admit(serial))) for serial in range(1, 9)]
-        assert await journal.read(lambda conn: runs.get(conn, intent(1).run_id)) is None  # readers go on
-        assert loop.time() - started < 3
-        assert await asyncio.gather(*writes) == ["new"] * 8
-        assert loop.time() - started > 4
-
-
-async def test_a_lock_held_longer_gives_busy_and_loses_nothing(tmp_path: Path) -> None:
-    async with await Journal.open(tmp_path / "journal.db", busy_seconds=0.5) as journal:
-        with held_by_another(journal.path, 60):
-            with pytest.raises(SupervisorError) as busy:
-                await journal.write(put("a"))
-            assert (busy.value.code, busy.value.retryable) == (ErrorCode.BUSY, True)
-            assert await count(journal) == 0
-        await journal.write(put("a"))
-        assert await count(journal) == 1
-
-
-async def test_opening_beside_a_held_lock(tmp_path: Path) -> None:
-    path = tmp_path / "journal.db"
-    await (await Journal.open(path)).close()
-    with held_by_another(str(path), 60):
-        journal = await Journal.open(path, busy_seconds=0.5)  # nothing to migrate: no lock needed
-        assert await count(journal) == 0
-        await journal.close()
-
-
 UNCLOSED = """
 import asyncio, sys
 from durable_supervisor.journal.connection import Journal
@@ -379,40 +322,6 @@ async def test_a_cancelled_close_goes_on(tmp_path: Path) -> None:
     await asyncio.gather(closing, return_exceptions=True)
     await journal.close()
     assert os.listdir(tmp_path) == ["journal.db"]
-
-
-_SHM_HEADER = 136  # both copies of the index' header, and what checkpoints have done (walformat.html)
-
-
-def killed_after(path: Path, *works: Callable[[sqlite3.Connection], object]) -> None:
-    """Each in a transaction of a process that is gone right after it, without a word to SQLite."""
-    pid = os.fork()
-    if pid == 0:
-        conn = sqlite3.connect(path, isolation_level=None)
-        conn.row_factory = sqlite3.Row
-        for work in works:
-            conn.execute("BEGIN IMMEDIATE")
-            work(conn)
-            conn.execute("COMMIT")
-        os._exit(0)
-    assert os.waitpid(pid, 0)[1] == 0
-
-
-def test_a_commit_that_was_not_announced_never_comes_back_however_often_there_was_one(tmp_path: Path) -> None:
-    path, shm = tmp_path / "journal.db", tmp_path / "journal.db-shm"
-    conn = migrated(path)
-    conn.execute("PRAGMA journal_mode = WAL")
-    conn.close()
-    for serial in (1, 2, 3):
-        reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        assert meta.next_serial(reader) == 1
-        before = shm.read_bytes()[:_SHM_HEADER]
-        killed_after(path, admit(serial))
-        with open(shm, "r+b") as file:  # as if it had been killed before this was written
-            file.write(before)
-        assert meta.next_serial(reader) == 1
-        killed_after(path, meta.overwrite_unannounced)
-        reader.close()  # who comes now finds nobody, and reads the -wal file from its beginning
 
 
 def test_a_loop_that_is_closed_without_us_hears_of_no_commit_and_nobody_else_does(tmp_path: Path) -> None:
