@@ -11,15 +11,7 @@ from typing import Any
 
 import pytest
 
-from durable_supervisor import (
-    Command,
-    ErrorCode,
-    Limits,
-    Observer,
-    OutcomeKind,
-    RunState,
-    SupervisorError,
-)
+from durable_supervisor import Command, ErrorCode, Limits, Observer, OutcomeKind, RunState, SupervisorError
 from tests.contract.hosts import check_error, refused, tree_of
 from tests.contract.runs import Runs
 
