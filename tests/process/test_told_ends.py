@@ -207,8 +207,8 @@ async def test_a_close_in_the_middle_of_a_look_leaves_it_to_the_last_one(bench: 
     row = await finished(bench)
     told.ends.told(row)
     wait = asyncio.create_task(told.ends.wait(row.run_id, None))
-    while not told.ends._under_way:
-        await asyncio.sleep(0)  # up to the turn in which the thread has it
+    while not told.ends._under_way:  # noqa: ASYNC110  up to the very turn in which the thread has it
+        await asyncio.sleep(0)
     told.lookup.closed = True
     for run_id in told.ends.unfolded():
         told.reconciler.mark(run_id)
