@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from durable_supervisor.journal.errors import StaleState, TransitionRefused, translate
+from durable_supervisor.journal.errors import StaleState, TransitionRefused, translate, wrote_nothing
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
 from durable_supervisor.model.states import RunState, Trigger
 
@@ -38,6 +38,26 @@ def test_codes(kind: type[sqlite3.Error], code: int, expected: ErrorCode) -> Non
     assert (typed.code, typed.phase) == (expected, Phase.READ)
     assert typed.hint
     assert typed.retryable == (expected in (ErrorCode.BUSY, ErrorCode.NO_SPACE, ErrorCode.JOURNAL_IO))
+
+
+@pytest.mark.parametrize(
+    ("code", "proof"),
+    [
+        (sqlite3.SQLITE_BUSY, True),
+        (sqlite3.SQLITE_FULL, True),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, False),
+        (sqlite3.SQLITE_IOERR_SHMMAP, False),
+        (sqlite3.SQLITE_IOERR_FSYNC, False),
+        (sqlite3.SQLITE_CORRUPT, False),
+        (sqlite3.SQLITE_READONLY, False),
+    ],
+)
+def test_what_proves_that_nothing_was_written(code: int, proof: bool) -> None:
+    error = sqlite3.OperationalError("text")
+    error.sqlite_errorcode = code
+    error.sqlite_errorname = next(name for name in dir(sqlite3) if getattr(sqlite3, name) == code)
+    assert wrote_nothing(translate(error, Phase.ADMIT)) is proof
+    assert not wrote_nothing(error), "untyped, it proves nothing"
 
 
 def test_what_is_typed_stays() -> None:

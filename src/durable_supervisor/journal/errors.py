@@ -16,6 +16,10 @@ _UNDECODABLE = "Could not decode to UTF-8"
 # A full disk shows as these where SQLite extends its shared-memory file.
 _SHM_SPACE = {sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP}
 
+_NOTHING_WRITTEN = frozenset(
+    {ErrorCode.BUSY, ErrorCode.NO_SPACE, ErrorCode.JOURNAL_BEHIND, ErrorCode.CAPACITY_EXHAUSTED}
+)
+
 
 class StaleState(SupervisorError):  # noqa: N818  # named for the fact
     """The run was not in the state that the caller had read; nothing was written."""
@@ -72,6 +76,17 @@ def is_full(error: BaseException) -> bool:
     return primary_code(error) == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorcode", 0) in _SHM_SPACE
 
 
+def wrote_nothing(error: BaseException) -> bool:
+    """Does this refusal of a write (in its typed form) prove that nothing of it will ever be found?
+
+    Not where the -shm file cannot grow: that is tried behind a commit's last frame, and whoever opens the
+    journal after everybody has left finds those frames whole, unless a later write has taken their place.
+    """
+    if not isinstance(error, SupervisorError) or error.code not in _NOTHING_WRITTEN:
+        return False
+    return not str(error.details.get("sqlite", "")).startswith("SQLITE_IOERR")
+
+
 def is_io_error(error: BaseException) -> bool:
     """Did the disk fail a call of SQLite's?  What was being written may have reached it, or not."""
     short_of_memory = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_NOMEM
@@ -118,7 +133,7 @@ def translate(error: BaseException, phase: Phase) -> SupervisorError:
 def _no_space(phase: Phase, details: dict[str, object]) -> SupervisorError:
     return SupervisorError(
         ErrorCode.NO_SPACE,
-        "no space left for the journal; nothing was written",
+        "no space left for the journal; the call has not taken effect",
         phase=phase,
         retryable=True,
         hint="free some space on the file system of the state directory",

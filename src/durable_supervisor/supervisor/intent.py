@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..journal import runs
+from ..journal.errors import wrote_nothing
 from ..journal.rows import Admission
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_run_id
@@ -34,13 +35,6 @@ from .state_dir import StateDir, check_space, no_space, unusable
 
 if TYPE_CHECKING:
     import sqlite3
-
-_NOTHING_WRITTEN = (
-    ErrorCode.BUSY,
-    ErrorCode.NO_SPACE,
-    ErrorCode.JOURNAL_BEHIND,
-    ErrorCode.CAPACITY_EXHAUSTED,
-)
 
 
 class AdmitWork:
@@ -116,8 +110,7 @@ class AdmitWork:
             self._reserved = 0
         if self.log < 0 or self.place is None:
             return
-        refused = isinstance(error, SupervisorError) and error.code in _NOTHING_WRITTEN
-        if error is None or refused:
+        if error is None or wrote_nothing(error):
             with suppress(OSError):
                 os.unlink(self.paths().log(self.place.attempt))
         forks.close(self.log)
