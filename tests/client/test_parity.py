@@ -16,6 +16,7 @@ from durable_supervisor.client.attach import Attachment
 from durable_supervisor.client.attach_sync import SyncAttachment
 from durable_supervisor.client.request import Resend
 from durable_supervisor.client.verbs import RESEND
+from durable_supervisor.model import answers
 from durable_supervisor.supervisor import attach, observer, supervisor
 
 # What belongs to whoever owns the directory, or serves it, or may read its files.
@@ -40,7 +41,9 @@ def arguments(cls: type, name: str) -> list[tuple[str, Any, Any]]:
 def hints(cls: type, name: str) -> dict[str, Any]:
     # Some answers are imported for type checkers alone, by modules that seldom give them.
     public = {one: getattr(durable_supervisor, one) for one in durable_supervisor.__all__}
-    scope = {**public, **vars(supervisor), **vars(observer), **vars(attach), "Generator": Generator}
+    theirs = (answers, supervisor, observer, attach)
+    scope = public | {name: value for one in theirs for name, value in vars(one).items()}
+    scope["Generator"] = Generator
     found = get_type_hints(getattr(cls, name), scope)
     return {key: value for key, value in found.items() if key not in OWNERS_ARGUMENTS.get(name, set())}
 
