@@ -210,12 +210,12 @@ async def test_who_stops_reading_is_dropped_with_its_cursor(
 
 
 async def test_who_is_slow_but_reads_is_kept(runs: Runs) -> None:
-    async with serving(runs.sup, stall=2.5, heartbeat=0.1) as service:
+    async with serving(runs.sup, stall=6, heartbeat=0.1) as service:
         run = await runs.sh("head -c 4000000 /dev/zero | tr '\\0' x; read line", stdin="open")
         async with service.viewer(run.id) as slow:
             while len(slow.output) < 4000000:
                 assert await slow.read() is not None, slow.told
-                await asyncio.sleep(0.06)  # so slow that it takes longer than a stall
+                await asyncio.sleep(0.1)  # so slow that it takes longer than a stall
             assert (await slow.type("\n"))["result"] == "written"
 
 
