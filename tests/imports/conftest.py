@@ -11,11 +11,12 @@ import pytest
 import pytest_asyncio
 
 from durable_supervisor import RunView, Supervisor
-from tests.cli.helpers import Cli
-from tests.cli.terminals import Terminal
+from tests.cli.conftest import cli, terminal
 from tests.contract.runs import Marker
 from tests.imports.bundles import exported, finished
 from tests.support import reap_state_dir
+
+__all__ = ["cli", "terminal"]  # fixtures, which pytest finds here by their names
 
 
 @dataclass
@@ -44,18 +45,6 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
     os.chmod(path, 0o700)
     yield path
     reap_state_dir(path)
-
-
-@pytest.fixture
-def cli(state_dir: Path) -> Cli:
-    return Cli(state_dir)
-
-
-@pytest.fixture
-def terminal(state_dir: Path) -> Iterator[Terminal]:
-    made = Terminal(state_dir)
-    yield made
-    made.close()
 
 
 @pytest.fixture
