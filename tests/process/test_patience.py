@@ -31,6 +31,22 @@ async def test_nothing_is_left_in_the_loop_where_nobody_waits() -> None:
     assert not _timers()
 
 
+async def test_who_is_called_back_may_begin_another_and_there_is_one_timer() -> None:
+    patience = Patience(0.05)
+    late, called = partial(print, "late"), asyncio.Event()
+
+    def again() -> None:
+        patience.begin(late)
+        called.set()
+
+    patience.begin(again)
+    await asyncio.sleep(0)
+    patience.begin(partial(print, "later"))
+    await called.wait()
+    assert len(_timers()) == 1
+    patience.end(late)
+
+
 def _timers() -> list[asyncio.TimerHandle]:
     scheduled: list[asyncio.TimerHandle] = vars(asyncio.get_running_loop())["_scheduled"]
     return [timer for timer in scheduled if not timer.cancelled() and "Patience" in repr(timer)]

@@ -7,12 +7,12 @@ the time.
 
 from __future__ import annotations
 
-import json
 from binascii import b2a_base64
 
+from .compact import compact_encoder
 from .events import Event, Kind
 
-_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_encode = compact_encoder(allow_nan=False)
 _WRITTEN = [_encode(chr(byte))[1:-1].encode("ascii") for byte in range(128)]
 _PLAIN = bytes(byte for byte in range(128) if len(_WRITTEN[byte]) == 1)
 _BACKSLASH = ord("\\")

@@ -37,5 +37,8 @@ class Patience:
         for late in [late for late, due in self._late.items() if due <= now]:
             del self._late[late]
             late()
+        if self._timer is not None:  # who was called has begun another, which is not the next
+            self._timer.cancel()
+            self._timer = None
         if self._late:
             self._timer = self._loop.call_at(next(iter(self._late.values())), self._due)
