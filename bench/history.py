@@ -48,7 +48,8 @@ class Past:
         self._state = state
         self._directory_id = directory_id
         self._key = key
-        self._host = read_host()
+        self._command = Command(argv=[TRUE])
+        self._host = read_host(self._command)
         self._clock = Clock()
         self._boot = boot_id()
         self._me: Detail = self_identity().to_dict()
@@ -124,7 +125,7 @@ class Past:
 
     def _prepare(self) -> tuple[Prepared, Place]:
         self._serial += 1
-        request = StartRequest(command=Command(argv=[TRUE]), request_id=f"past-{self._serial}")
+        request = StartRequest(command=self._command, request_id=f"past-{self._serial}")
         place = Place(new_run_id(os.urandom), self._serial, shard_of(self._serial), 1, 1)
         return Prepared(request, self._host, self._key, Queueing()), place
 

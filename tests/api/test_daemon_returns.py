@@ -60,7 +60,7 @@ def sessions(hosts: Hosts, patience: float) -> list[HostScript]:
 def more(hosts: Hosts) -> None:
     """Wait until starts go on."""
     before = len(hosts.ledger())
-    eventually(lambda: len(hosts.ledger()) > before + 2, 30, "nothing is started any more")
+    eventually(lambda: len(hosts.ledger()) > before + 2, PATIENCE, "nothing is started any more")
 
 
 def roles(hosts: Hosts, applications: list[HostScript]) -> list[str]:
@@ -70,7 +70,7 @@ def roles(hosts: Hosts, applications: list[HostScript]) -> list[str]:
     for one in told:
         assert one["seqs"] == list(range(1, one["seqs"][-1] + 1))
     expected = ["first"] * 2 + [str(number) for one in told for number in range(one["started"])]
-    eventually(lambda: sorted(hosts.ledger()) == sorted(expected), 30, "a start was lost, or ran twice")
+    eventually(lambda: sorted(hosts.ledger()) == sorted(expected), PATIENCE, "a start was lost, or ran twice")
     return sorted(one["role"] for one in told)
 
 

@@ -121,7 +121,7 @@ async def test_of_eight_that_lose_their_owner_at_once_one_takes_its_place(state_
         def taken() -> bool:
             return [one.role for one in others].count("owner") == 1
 
-        await eventually_async(taken, 20)
+        await eventually_async(taken)
         command = Command(argv=["true"])
         runs = await asyncio.gather(*(one.start(command, request_id="same") for one in others))
         assert len({run.id for run in runs}) == 1

@@ -14,7 +14,7 @@ import durable_supervisor
 from durable_supervisor import AsyncClient, Client, Command, ErrorCode, Event, Session, SupervisorError
 from tests.contract.hosts import host as run_host
 from tests.contract.hosts import refused
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 
 @pytest_asyncio.fixture
@@ -72,7 +72,7 @@ async def test_an_attachment_outlives_the_owner(owner: Session, client: Session)
     async with client.attach(run.id) as attached:
         assert await attached.lease()
         await owner.close()
-        await eventually_async(lambda: client.role == "owner", 20)
+        await eventually_async(lambda: client.role == "owner")
         await attached.write_stdin(b"still here\n", eof=True)
         assert attached.holds_lease
         events: list[Event] = [event async for event in attached]
@@ -88,7 +88,7 @@ async def test_a_queued_run_starts_under_the_next_owner(state_dir: Path) -> None
         assert waits.state.value == "queued"
         await first.close()
         await second.write_stdin(holder.id, b"", eof=True)
-        assert (await second.wait(waits.id, timeout=30)).state.value == "finished"
+        assert (await second.wait(waits.id, timeout=PATIENCE)).state.value == "finished"
         assert second.role == "owner"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract.hosts import HostScript
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 PRELUDE = """
 import durable_supervisor
@@ -96,7 +96,7 @@ def reached(host: HostScript, mark: str) -> None:
         assert host.process.poll() is None, host.errors()
         return path.exists()
 
-    eventually(there, 30, f"no {mark}: {host.errors()}")
+    eventually(there, PATIENCE, f"no {mark}: {host.errors()}")
 
 
 def test_the_owner_is_killed_under_four_sessions_that_follow(hosts: Hosts) -> None:
@@ -129,9 +129,9 @@ def test_starts_go_on_while_one_owner_after_the_other_is_killed(hosts: Hosts) ->
     assert second.facts()["role"] == "client"
     starters = [hosts(STARTER) for _ in range(2)]
     for victim, seen in ((first, 5), (second, 20)):
-        eventually(lambda seen=seen: len(hosts.ledger()) >= seen, 30)  # type: ignore[misc]
+        eventually(lambda seen=seen: len(hosts.ledger()) >= seen)  # type: ignore[misc]
         victim.kill()
     for starter in starters:
         reached(starter, "done")
-    eventually(lambda: len(hosts.ledger()) == 40, 20)
+    eventually(lambda: len(hosts.ledger()) == 40)
     assert sorted(map(int, hosts.ledger())) == list(range(40)), "started twice"

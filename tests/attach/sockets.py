@@ -14,6 +14,7 @@ import aiohttp
 
 from durable_supervisor.server.server import Server
 from durable_supervisor.supervisor.supervisor import Supervisor
+from tests.support import PATIENCE
 
 Form = dict[str, Any]
 
@@ -49,7 +50,7 @@ class Viewer:
 
     async def read(self) -> Form | None:
         """The next message; None once it is closed."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             frame = await self.socket.receive()
         if frame.type is not aiohttp.WSMsgType.TEXT:
             return None

@@ -19,7 +19,7 @@ from tests.attach.programs import until
 from tests.cli.helpers import environment
 from tests.contract.peers import socket_of
 from tests.contract.runs import Runs, check_gapless
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 ECHO = 'while read line; do echo "got $line"; done; echo end'
 VIEWER = """
@@ -95,7 +95,7 @@ async def test_one_writer_at_a_time_and_the_other_is_told(runs: Runs) -> None:
         assert not first.lost.is_set()
 
         assert await second.lease(steal=True) is True
-        await asyncio.wait_for(first.lost.wait(), 20)
+        await asyncio.wait_for(first.lost.wait(), PATIENCE)
         assert first.holds_lease is False
         await refused(ErrorCode.WRITER_BUSY, first)
         await second.write_stdin(b"mine now\n")

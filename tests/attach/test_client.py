@@ -19,7 +19,7 @@ from tests.attach.programs import until
 from tests.attach.sockets import serving
 from tests.cli.helpers import environment
 from tests.contract.runs import Runs, check_gapless
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 PTY = Terminal(columns=100, rows=30)
 VIEWER = """
@@ -82,12 +82,12 @@ async def test_one_writer_whoever_asks_where(runs: Runs, client: AsyncClient, st
             await remote.write_stdin(b"x")
         assert caught.value.code is ErrorCode.WRITER_BUSY
         assert await remote.lease(steal=True) is True
-        await asyncio.wait_for(direct.lost.wait(), 20)
+        await asyncio.wait_for(direct.lost.wait(), PATIENCE)
         with pytest.raises(SupervisorError) as caught:
             await direct.write_stdin(b"x")
         assert caught.value.code is ErrorCode.WRITER_BUSY
         assert await direct.lease(steal=True) is True
-        await asyncio.wait_for(remote.lost.wait(), 20)
+        await asyncio.wait_for(remote.lost.wait(), PATIENCE)
         assert remote.holds_lease is False
         await direct.close()
         assert await remote.lease() is True
@@ -154,7 +154,7 @@ async def test_a_lease_that_another_took_meanwhile_is_not_stolen_back(runs: Runs
     async with runs.sup.attach(run.id) as other:
         await eventually_async(other.lease)
         async with serving(runs.sup):
-            await asyncio.wait_for(attached.lost.wait(), 20)
+            await asyncio.wait_for(attached.lost.wait(), PATIENCE)
             with pytest.raises(SupervisorError) as caught:
                 await attached.write_stdin(b"x")
             assert caught.value.code is ErrorCode.WRITER_BUSY

@@ -17,7 +17,7 @@ from durable_supervisor.client.attach_sync import SyncAttachment
 from durable_supervisor.model.terminal import Terminal
 from tests.attach.sockets import serving
 from tests.contract.runs import Runs, check_gapless
-from tests.support import eventually, eventually_async
+from tests.support import PATIENCE, eventually, eventually_async
 
 PTY = Terminal(columns=100, rows=30)
 
@@ -104,15 +104,15 @@ async def test_one_writer_whoever_asks_where(runs: Runs, client: Client) -> None
                 await asyncio.to_thread(remote.write_stdin, b"x")
             assert caught.value.code is ErrorCode.WRITER_BUSY
             assert await asyncio.to_thread(lambda: remote.lease(steal=True)) is True
-            await asyncio.wait_for(direct.lost.wait(), 20)
+            await asyncio.wait_for(direct.lost.wait(), PATIENCE)
             assert await direct.lease(steal=True) is True
-            await eventually_async(lambda: remote.lost.is_set(), 20)
+            await eventually_async(lambda: remote.lost.is_set())
             assert remote.holds_lease is False
             await direct.close()
             assert await asyncio.to_thread(remote.lease) is True
             assert not remote.lost.is_set()
         async with runs.sup.attach(run.id) as other:  # the lease has ended with its viewer
-            await eventually_async(other.lease, 20)
+            await eventually_async(other.lease)
 
 
 async def test_refusals_are_told_as_in_process(runs: Runs, client: Client) -> None:
@@ -213,7 +213,7 @@ async def test_a_forked_copy_leaves_the_line_alone(runs: Runs, client: Client) -
     run = await runs.sh("cat", pty=PTY)
     words = [sys.executable, "-c", FORKING, str(runs.state_dir), run.id]
     forking = await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.PIPE)
-    _, errors = await asyncio.wait_for(forking.communicate(), 30)
+    _, errors = await asyncio.wait_for(forking.communicate(), PATIENCE)
     assert forking.returncode == 0, errors.decode()
 
 

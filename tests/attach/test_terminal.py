@@ -240,11 +240,11 @@ def test_in_tmux_a_program_leaves_the_screen_as_it_found_it(cli: Cli, tmp_path: 
     tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "env", "PS1=outside> ", "sh")
     try:
         tmux("send-keys", f"echo shell-$((1)); {shlex.join([*COMMAND, 'attach', run])}", "Enter")
-        eventually(lambda: shown("full screen") and not shown("shell-1"), timeout=30)
+        eventually(lambda: shown("full screen") and not shown("shell-1"))
         tmux("send-keys", "typed in tmux", "Enter")
-        eventually(lambda: shown("typed in tmux"), timeout=30)
+        eventually(lambda: shown("typed in tmux"))
         tmux("send-keys", "C-]", "d")
-        eventually(lambda: shown("the run goes on") and shown("shell-1"), timeout=30)
+        eventually(lambda: shown("the run goes on") and shown("shell-1"))
         assert not shown("full screen")
     finally:
         tmux("kill-server")

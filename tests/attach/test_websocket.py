@@ -61,7 +61,7 @@ async def test_events_from_a_cursor_then_the_end(runs: Runs, service: Service) -
 
 
 async def test_input_has_one_writer(runs: Runs, service: Service) -> None:
-    run = await runs.sh("stty size; trap 'stty size' WINCH; cat", pty=PTY)
+    run = await runs.sh("trap 'stty size' WINCH; stty size; cat", pty=PTY)
     async with service.viewer(run.id, writer="ask", columns=90, rows=20) as first:
         assert (await first.until(type="lease"))["result"] == "granted"
         async with service.viewer(run.id, writer="ask") as second:
@@ -196,7 +196,7 @@ async def test_who_stops_reading_is_dropped_with_its_cursor(
             idle.pause()
             await writer.type("\n")
             await eventually_async(done.exists, timeout=60)
-            await eventually_async(lambda: "viewer_dropped" in caplog.text, timeout=30)
+            await eventually_async(lambda: "viewer_dropped" in caplog.text)
             idle.resume()
             last = (await idle.rest())[-1]
             assert last == {"type": "dropped", "cursor": idle.events[-1]["seq"]}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pexpect
 
 from tests.cli.helpers import COMMAND, environment
+from tests.stuck import look_at
 
 
 class Terminal:
@@ -24,13 +26,22 @@ class Terminal:
             encoding="utf-8",
             timeout=30,
             dimensions=(40, 120),
+            preexec_fn=heed_signals,
         )
         self._started.append(child)
         return child
 
     def close(self) -> None:
         for child in self._started:
+            if child.isalive():
+                print(look_at(child.pid))  # for a test that has failed: what it was at
             child.close(force=True)
+
+
+def heed_signals() -> None:
+    """As below a shell in the foreground: one puts it off in what it starts in the background."""
+    for signo in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(signo, signal.SIG_DFL)
 
 
 def finish(child: pexpect.spawn[str]) -> tuple[str, int | None]:

@@ -20,7 +20,7 @@ from durable_supervisor.supervisor.observer import Observer
 from durable_supervisor.wire.documents import validate
 from tests.cli.helpers import Cli, Result
 from tests.cli.terminals import Terminal, finish
-from tests.support import eventually, eventually_async, reap_state_dir
+from tests.support import PATIENCE, eventually, eventually_async, reap_state_dir
 
 _LEFT, _RIGHT = "\x1b[D", "\x1b[C"
 SCRIPT = "echo out; echo err >&2; printf '\\033[31mred\\377\\n'; exit 3"
@@ -129,7 +129,7 @@ async def test_a_recording_has_the_changes_of_its_size(state_dir: Path) -> None:
         run = await sup.start(Command(argv=argv, pty=Pty(columns=80, rows=24)))
         await eventually_async(lambda: has_printed(sup, run.id, b"up"))
         assert (await sup.resize(run.id, 132, 50)).result == "resized"
-        view = await sup.wait(run.id, timeout=20)
+        view = await sup.wait(run.id, timeout=PATIENCE)
         lines = [json.loads(line) for line in cast_lines(view, (await sup.events(run.id, limit=1000)).events)]
     codes = [line[1] for line in lines[1:]]
     assert [line[2] for line in lines[1:] if line[1] == "r"] == ["132x50"]

@@ -54,7 +54,7 @@ def test_version(cli: Cli) -> None:
 
 def test_start_loads_only_what_it_uses(state_dir: Path) -> None:
     assert loaded("start", "--dry-run", "--json", "--", "true") == set()
-    assert loaded("start", "--", "sleep", "1", state_dir=state_dir) == {"asyncio", "sqlite3"}
+    assert loaded("start", "--", "sleep", "1", state_dir=state_dir) == {"sqlite3"}
     run_id = Cli(state_dir).start("--", "true")
     assert loaded("inspect", "--json", run_id, state_dir=state_dir) == {"asyncio", "sqlite3"}
 

@@ -7,6 +7,7 @@ import pytest
 from durable_supervisor import Command, Supervisor
 from tests.cli.helpers import Cli
 from tests.gc.aging import age
+from tests.support import PATIENCE
 
 
 async def ended(cli: Cli, *names: str) -> list[str]:
@@ -16,7 +17,7 @@ async def ended(cli: Cli, *names: str) -> list[str]:
         for name in names:
             command = Command(argv=["sh", "-c", f"echo {name}; exit 3"])
             run = await sup.start(command, request_id=name, labels={"name": name})
-            await sup.wait(run.id, timeout=20)
+            await sup.wait(run.id, timeout=PATIENCE)
             ids.append(run.id)
         await sup.reconcile()
     age(cli.state_dir)

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from tests.cli.helpers import Cli
+from tests.support import PATIENCE
 
 HOSTILE = b"\x1b]0;owned\x07\x1b[2J\xff\x9b31m caf\xc3\xa9\r\n"
 
@@ -59,7 +60,7 @@ def test_tail_then_follow(cli: Cli) -> None:
             pass
         cli.ok("write-stdin", run_id, stdin=b"more\n")
         assert lines.read() == b"more\n"
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=PATIENCE) == 0
 
 
 def test_dropped_output_is_told_beside_the_data(cli: Cli) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from durable_supervisor.wire.documents import validate
 from tests.cli.helpers import Cli, assert_one_error_line
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 SCRIPT = "echo one; echo two >&2; printf '\\377'; exit 7"
 
@@ -142,7 +142,7 @@ def test_follow_sees_what_is_still_to_come(cli: Cli) -> None:
             pass
         cli.ok("write-stdin", run_id, stdin=b"hello\n")
         rest = [json.loads(line) for line in lines]
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert "hello\n" in [event.get("text") for event in rest]
     assert rest[-1]["kind"] == "run.finished"
 
@@ -200,7 +200,7 @@ def test_a_reader_that_leaves_is_no_error(cli: Cli) -> None:
     assert process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=PATIENCE) == 141
     with process.stderr as errors:
         assert errors.read() == b""
 
@@ -209,4 +209,4 @@ def test_reading_beside_an_owner(cli: Cli) -> None:
     """`run` owns the directory only while it starts; a listing in the middle of it never fails."""
     process = cli.popen("run", "--", "sleep", "1", stdout=subprocess.DEVNULL)
     eventually(lambda: cli("list", "--json").document["runs"])
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=PATIENCE) == 0

@@ -13,7 +13,7 @@ import pytest
 
 from durable_supervisor.wire.documents import validate
 from tests.cli.helpers import Cli, assert_one_error_line
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def said_after_one_line(cli: Cli, *options: str) -> str:
     assert process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=PATIENCE) == 141
     with process.stderr as errors:
         return errors.read().decode()
 
@@ -155,7 +155,7 @@ def test_a_run_of_this_commands_lifetime_ends_when_it_is_killed(cli: Cli) -> Non
     with process.stdout as output:
         assert output.readline() == b"line\n"
         process.kill()
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE)
     run_id = str(_only_run(cli))
     assert cli("wait", run_id).code == 143
     assert cli.inspect(run_id)["outcome"]["kind"] == "cancelled"
@@ -182,7 +182,7 @@ def test_a_program_with_a_window_waits_for_who_reads(cli: Cli, tmp_path: Path) -
         # Two pipes, ours and the program's, the window, and what is on its way between them.
         assert stands <= 96, "of 256: it is not ahead of who reads nothing by more"
         assert len(output.read()) == size
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert cli.inspect(str(_only_run(cli)))["receipt"]["output"]["stdout"]["bytes"] == size
 
 
@@ -211,7 +211,7 @@ def test_a_reader_that_does_not_read_cannot_hold_up_ctrl_c(cli: Cli) -> None:
         assert run_id is not None
         eventually(lambda: int(cli.inspect(run_id)["head"]) > 100)
         process.send_signal(signal.SIGINT)
-        eventually(lambda: cli.inspect(run_id)["state"] == "finished", timeout=20)
+        eventually(lambda: cli.inspect(run_id)["state"] == "finished")
     finally:
         process.kill()
         process.wait()

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.helpers import COMMAND, Cli, Result, assert_one_error_line, environment
 from tests.contract.hosts import HostScript
-from tests.support import eventually, reap_state_dir, running
+from tests.support import PATIENCE, eventually, reap_state_dir, running
 
 APPLICATION = """
 import durable_supervisor
@@ -79,7 +79,7 @@ def test_everything_works_while_an_application_owns_the_directory(served: Served
         assert attached.stdout is not None
         assert attached.stdout.readline() == b"hello\n"
         assert cli.ok("stop", run_id, "--json").document["confirmed"] is True
-        assert attached.wait(20) == 0
+        assert attached.wait(PATIENCE) == 0
     assert cli("wait", run_id).code == 143
     assert cli("run", "--", "sh", "-c", "echo in front; exit 3").code == 3
     assert cli.ok("reconcile", "--json").document["judged"] >= 0
@@ -195,9 +195,9 @@ def test_a_service_that_dies_in_the_middle_costs_no_start(cli: Cli, application:
     with cli.popen(
         "start", "--json", "--request-id", "through", "--", "true", stdout=subprocess.PIPE
     ) as starting:
-        eventually(lambda: connected_to(starting.pid), 20)
+        eventually(lambda: connected_to(starting.pid))
         application.kill()
-        assert starting.wait(30) == 0
+        assert starting.wait(PATIENCE) == 0
     assert cli.ok("list", "--json").document["runs"][0]["request_id"] == "through"
     assert not running(application.process.pid)
 
@@ -219,6 +219,6 @@ def test_a_start_through_a_service_loads_nothing_of_the_owners(served: Served) -
     )
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "durable_supervisor.client.aio" in loaded
-    heavy = {"aiohttp", "aiosqlite", "platformdirs", "psutil", "pydantic", "sqlite3", "structlog"}
+    heavy = {"aiohttp", "platformdirs", "psutil", "pydantic", "sqlite3", "structlog"}
     assert not heavy & loaded
     assert not [name for name in loaded if name.startswith("durable_supervisor.supervisor")]

@@ -29,7 +29,7 @@ def test_ctrl_c_stops_the_program_and_then_leaves(cli: Cli, stuck_terminal: int)
         assert run is not None
         eventually(lambda: int(cli.inspect(run)["head"]) > 100)
         command.send_signal(signal.SIGINT)
-        eventually(lambda: cli.inspect(run)["state"] == "finished", timeout=20)
+        eventually(lambda: cli.inspect(run)["state"] == "finished")
         assert command.poll() is None, "it has more to show than the terminal takes"
         eventually(lambda: _pressed_until_it_left(command))
         assert command.returncode == 130

@@ -17,7 +17,7 @@ from durable_supervisor.server.server import Server
 from tests.client.faces import Face, in_thread
 from tests.client.raw import CONTROLLED, FEED, RUN, STREAM_HEAD, RawService, Visit, answer, chunk, event
 from tests.contract.hosts import check_error, refused
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 
 def sockets() -> int:
@@ -147,7 +147,7 @@ async def test_threads_share_a_client(server: Server, state_dir: Path) -> None:
 
             def one(number: int) -> str:
                 run = client.start(Command(argv=["sh", "-c", f"echo {number}"]), request_id=f"t{number}")
-                seen = client.wait(run.id, timeout=30)
+                seen = client.wait(run.id, timeout=PATIENCE)
                 (text,) = [found.data for found in client.follow(run.id, kinds=["output"])]
                 assert text == b"%d\n" % number
                 return seen.id
@@ -200,7 +200,7 @@ async def test_a_client_that_another_thread_closes(server: Server, state_dir: Pa
             client.wait(run)
         return caught.value
 
-    check_error(await asyncio.wait_for(in_thread(work), 20), ErrorCode.SUPERVISOR_CLOSED)
+    check_error(await asyncio.wait_for(in_thread(work), PATIENCE), ErrorCode.SUPERVISOR_CLOSED)
 
 
 async def test_a_refusal_instead_of_a_websocket(server: Server, state_dir: Path) -> None:

@@ -25,7 +25,7 @@ from durable_supervisor.server.server import Server
 from tests.client.faces import Face
 from tests.contract.hosts import refused
 from tests.contract.runs import check_gapless
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 A_RUN = "a run that there is"
 
@@ -44,7 +44,7 @@ async def printed(face: Face, run: str, text: bytes) -> None:
     async def seen() -> bool:
         return text in await output(face, run)
 
-    await eventually_async(seen, 20, f"{text!r} was never printed")
+    await eventually_async(seen, PATIENCE, f"{text!r} was never printed")
 
 
 async def test_a_whole_life(face: Face, sup: Supervisor, state_dir: Path) -> None:
@@ -54,7 +54,7 @@ async def test_a_whole_life(face: Face, sup: Supervisor, state_dir: Path) -> Non
     assert (await face.call("start", command, request_id="life")).id == run.id
     receipt = await face.call("write_stdin", run.id, b"it\n", eof=True)
     assert (receipt.op, receipt.result) == ("close_stdin", "closed")
-    seen = await face.call("wait", run.id, timeout=20)
+    seen = await face.call("wait", run.id, timeout=PATIENCE)
     assert (seen.state, seen.outcome.code) == (RunState.FINISHED, 3)
     await eventually_async(lambda: settled(sup, [run.id]))
     assert (await face.call("inspect", run.id[:6])).to_dict() == (await sup.inspect(run.id)).to_dict()
@@ -66,7 +66,7 @@ async def test_a_whole_life(face: Face, sup: Supervisor, state_dir: Path) -> Non
 async def test_pages_lists_and_feeds_are_the_supervisors(face: Face, sup: Supervisor) -> None:
     runs = [await sh(face, f"echo {number}; echo oops >&2") for number in range(3)]
     for run in runs:
-        await face.call("wait", run, timeout=20)
+        await face.call("wait", run, timeout=PATIENCE)
     await eventually_async(lambda: settled(sup, runs))
 
     page, own = await face.call("events", runs[0], limit=4), await sup.events(runs[0], limit=4)
@@ -145,7 +145,7 @@ async def test_stop_signal_and_their_receipts(face: Face) -> None:
 
 async def test_a_terminal_and_its_size(face: Face) -> None:
     run = await sh(
-        face, "stty size; trap 'stty size; exit' WINCH; while :; do sleep 0.05; done", pty=Terminal()
+        face, "trap 'stty size; exit' WINCH; stty size; while :; do sleep 0.05; done", pty=Terminal()
     )
     await printed(face, run, b"24 80")
     assert (await face.call("resize", run, 100, 40)).op == "resize"
@@ -158,7 +158,7 @@ async def test_a_large_stdin_goes_in_pieces(face: Face) -> None:
     run = await sh(face, "cksum", stdin="open")
     receipt = await face.call("write_stdin", run, data, eof=True)
     assert receipt.result == "closed"
-    await face.call("wait", run, timeout=30)
+    await face.call("wait", run, timeout=PATIENCE)
     assert (await output(face, run)).split()[1] == b"%d" % len(data)
 
 
@@ -183,7 +183,7 @@ async def test_waiting(face: Face) -> None:
 
 
 async def _wait(face: Face, run: str) -> Any:
-    return await face.call("wait", run, timeout=30)
+    return await face.call("wait", run, timeout=PATIENCE)
 
 
 REFUSALS: list[tuple[str, list[Any], dict[str, Any], ErrorCode]] = [
@@ -250,7 +250,7 @@ async def test_what_can_be_enforced_where_the_service_is(face: Face, sup: Superv
 
 async def test_reconcile_and_resolve(face: Face) -> None:
     run = await sh(face, "exit 0")
-    await face.call("wait", run, timeout=20)
+    await face.call("wait", run, timeout=PATIENCE)
     assert (await face.call("reconcile")).changed in ({}, {run: "finished"})
     async with refused(ErrorCode.NOT_RESOLVABLE):
         await face.call("resolve", run)
@@ -277,7 +277,7 @@ async def test_a_start_by_socket_is_the_start_in_process(
     inside = await sup.start(command, **options)  # type: ignore[arg-type]
     lines = []
     for run in (first, inside):
-        await face.call("wait", run.id, timeout=20)
+        await face.call("wait", run.id, timeout=PATIENCE)
         text = (await output(face, run.id)).decode()
         lines.append(sorted(line for line in text.splitlines() if "RUN_ID" not in line))
     assert lines[0] == lines[1]

@@ -26,6 +26,7 @@ from durable_supervisor.process.places import (
 from durable_supervisor.server.server import Server
 from tests.client.raw import FEED, RawService, Visit, answer
 from tests.contract.hosts import check_error, refused
+from tests.support import PATIENCE
 
 
 def point(state_dir: Path, target: Any) -> Path:
@@ -121,7 +122,7 @@ async def test_a_real_service_elsewhere_is_found_by_its_directory(state_dir: Pat
         async with AsyncClient.connect(socket=path) as client:
             assert client.state_dir == str(state_dir)
             run = await client.start(Command(argv=["true"]))
-            await client.wait(run.id, timeout=20)
+            await client.wait(run.id, timeout=PATIENCE)
         await server.close(drain=0)
 
 

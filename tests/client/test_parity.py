@@ -108,7 +108,7 @@ def test_each_verb_says_what_becomes_of_it() -> None:
     assert [name for name, resend in RESEND.items() if resend is Resend.PERSIST] == ["start"]
 
 
-HEAVY = {"aiohttp", "aiosqlite", "asyncio", "pydantic", "sqlite3", "structlog", "psutil"}
+HEAVY = {"aiohttp", "asyncio", "pydantic", "sqlite3", "structlog", "psutil"}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from durable_supervisor.server.server import Server
 from tests.client.faces import AsyncFace, Face, SyncFace
 from tests.contract.hosts import HostScript
 from tests.contract.runs import check_gapless
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 FULL = os.environ.get("LOAD_TESTS_FULL") == "1"
 
@@ -203,7 +203,7 @@ async def test_deeds_on_a_dying_service_are_told_truly(state_dir: Path, tmp_path
             await host.restart()
         await asyncio.wait_for(writing, 60)
         await client.write_stdin(run.id, b"", eof=True)
-        await client.wait(run.id, timeout=30)
+        await client.wait(run.id, timeout=PATIENCE)
         text = b"".join([event.data async for event in client.follow(run.id, kinds=[Kind.OUTPUT])])
         lines = text.splitlines(keepends=True)
     assert len(lines) == len(set(lines)), "nothing came twice"
@@ -226,8 +226,8 @@ async def test_a_service_that_leaves_in_good_order(state_dir: Path, sup: Supervi
     starting = asyncio.ensure_future(face.call("start", Command(argv=["true"]), request_id="meanwhile"))
     await first.close(drain=0.2)
     await second.start()
-    assert (await asyncio.wait_for(starting, 30)).admission == "new"
-    check_whole(await asyncio.wait_for(following, 30), 100)
-    assert (await asyncio.wait_for(waiting, 30)).outcome.code == 0
+    assert (await asyncio.wait_for(starting, PATIENCE)).admission == "new"
+    check_whole(await asyncio.wait_for(following, PATIENCE), 100)
+    assert (await asyncio.wait_for(waiting, PATIENCE)).outcome.code == 0
     await face.close()
     await second.close(drain=0)

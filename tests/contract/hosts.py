@@ -153,14 +153,21 @@ async def open_error(state_dir: Path | str | bytes, *codes: ErrorCode, wait: flo
 
 
 def tree_of(path: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file below, with its mode and content: to show that nothing was written."""
+    """Every file below, with its mode and content: to show that nothing was written.
+
+    Not what an owner makes when it has a moment, whatever it is asked: room at the end of the -wal file.
+    """
     return {
-        str(one.relative_to(path)): (one.lstat().st_mode, one.read_bytes() if one.is_file() else b"")
+        str(one.relative_to(path)): (one.lstat().st_mode, _content(one) if one.is_file() else b"")
         for one in sorted(path.rglob("*"))
         # A reader may make these two (an empty -wal file holds nothing); a worker takes its socket along.
         if not one.name.endswith(("-shm", ".sock"))
         and not (one.name.endswith("-wal") and one.stat().st_size == 0)
     }
+
+
+def _content(file: Path) -> bytes:
+    return file.read_bytes().rstrip(b"\0") if file.name.endswith("-wal") else file.read_bytes()
 
 
 async def works(path: str | bytes | Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from durable_supervisor import Command, Observer, RunState, RunView, Supervisor
 from durable_supervisor.model.run import Run
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 
 class Yard:
@@ -54,17 +54,17 @@ async def counts(sup: Supervisor, held: int, queued: int) -> None:
         capacity = sup.capacity()
         return (capacity.held, capacity.queued) == (held, queued)
 
-    await eventually_async(so, 20, f"it never was {held} held, {queued} queued")
+    await eventually_async(so, PATIENCE, f"it never was {held} held, {queued} queued")
 
 
 async def in_state(sup: Observer, run: str, *states: RunState) -> RunView:
     async def there() -> bool:
         return (await sup.inspect(run)).state in states
 
-    await eventually_async(there, 20, f"it never was {[state.value for state in states]}")
+    await eventually_async(there, PATIENCE, f"it never was {[state.value for state in states]}")
     return await sup.inspect(run)
 
 
 async def finished(sup: Observer, *runs: Run) -> None:
     for run in runs:
-        assert (await sup.wait(run.id, timeout=20)).state is RunState.FINISHED
+        assert (await sup.wait(run.id, timeout=PATIENCE)).state is RunState.FINISHED

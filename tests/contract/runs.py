@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from durable_supervisor.model.run import Run
 from durable_supervisor.model.view import RunView
 from tests.support import eventually, eventually_async
 
+_EXECUTING_SECONDS = 0.2  # more than it takes
 _numbers = itertools.count(1)
 
 
@@ -47,11 +49,17 @@ def _pids() -> list[int]:
 
 
 def _cmdline(pid: int) -> bytes:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
+    """For a moment the kernel shows none of a process that is just executing another program."""
+    deadline = time.monotonic() + _EXECUTING_SECONDS
+    while True:
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read()
+            if words or time.monotonic() > deadline or state_of(pid) in "ZX":
+                return words
+            os.readlink(f"/proc/{pid}/exe")  # a thread of the kernel has neither
+        except OSError:
+            return b""
 
 
 def state_of(pid: int) -> str:
@@ -72,7 +80,7 @@ class Runs:
 
     async def start(self, argv: list[str], *, completion: str = "leader", **options: Any) -> Run:
         """``options``: fields of `Command` and `Limits`, by their own names."""
-        bounds = {name: options.pop(name) for name in list(options) if name in Limits.__slots__}
+        bounds = {name: options.pop(name) for name in list(options) if name in Limits.FIELDS}
         bounds.setdefault("grace", 3)
         command = Command(argv=argv, **options)
         return await self.sup.start(command, limits=Limits(**bounds), completion=completion)

@@ -27,6 +27,7 @@ from durable_supervisor import (
 from durable_supervisor.model.answers import FeedEntry
 from tests.contract.hosts import ROOT, host
 from tests.contract.runs import Runs
+from tests.support import PATIENCE
 
 EXAMPLE = """
 from durable_supervisor import Supervisor, Command, Limits
@@ -120,7 +121,7 @@ async def test_without_a_request_id_each_start_is_a_new_run(runs: Runs) -> None:
 
 async def test_the_final_view(runs: Runs) -> None:
     run = await runs.sh("exit 7")
-    final = await runs.sup.wait(run.id, timeout=30)
+    final = await runs.sup.wait(run.id, timeout=PATIENCE)
     assert isinstance(final, RunView)
     assert final.state is RunState.FINISHED
     assert final.outcome == Outcome(OutcomeKind.EXITED, code=7)

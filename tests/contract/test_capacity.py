@@ -16,7 +16,7 @@ from durable_supervisor.process.signals import signal_process
 from durable_supervisor.supervisor.admission import Host
 from tests.contract.hosts import refused, tree_of
 from tests.contract.lines import Yard, counts, finished, hold, in_state, queue
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 FULL = ErrorCode.CAPACITY_EXHAUSTED
 
@@ -104,7 +104,7 @@ async def test_a_run_that_is_over_frees_its_slot_at_once(state_dir: Path) -> Non
     async with Supervisor.open(state_dir, max_concurrent_runs=1) as sup:
         for _ in range(15):
             run = await sup.start(Command(argv=["true"]))
-            await sup.wait(run.id, timeout=20)
+            await sup.wait(run.id, timeout=PATIENCE)
         for _ in range(3):
             run = await sup.start(Command(argv=["/nonexistent"]), request_id="again")
             assert run.state is RunState.NOT_STARTED
@@ -160,7 +160,8 @@ async def test_what_may_be_alive_holds_its_slot_until_it_is_resolved(
 
 async def test_a_caller_may_be_another_process(state_dir: Path, tmp_path: Path) -> None:
     """Its environment, directory and umask count then, and the request is the same from anywhere."""
-    host = Host({"PATH": os.defpath, "HOME": "/srv/caller", "CHOSEN": "x"}, str(tmp_path), 0o027, None, None)
+    environ = {"PATH": os.defpath, "HOME": "/srv/caller", "CHOSEN": "x"}
+    host = Host(environ, str(tmp_path), 0o027, None, None)
     script = 'umask; pwd; echo "$HOME $CHOSEN"'
     command = Command(argv=["sh", "-c", script], inherit_env=("CHOSEN",))
     async with Supervisor.open(state_dir) as sup:

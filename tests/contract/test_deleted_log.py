@@ -66,7 +66,7 @@ def test_a_worker_whose_log_was_deleted_ends_with_its_program(
     assert stays(worker)  # a deletion is no stop
     appear(marker, 1)
     end(facts["program"])
-    eventually(lambda: not running(worker), 20)
+    eventually(lambda: not running(worker))
     gone(marker)
 
 
@@ -80,7 +80,7 @@ async def test_a_worker_whose_directory_was_moved_waits_for_it(
     end(facts["program"])
     assert stays(worker)
     os.rename(tmp_path / "elsewhere", state_dir)
-    eventually(lambda: not running(worker), 20)
+    eventually(lambda: not running(worker))
     async with Observer.open(state_dir) as observer:
         view = await observer.inspect(facts["run"])
     assert view.outcome is not None
@@ -102,7 +102,7 @@ def test_a_queued_worker_that_nobody_can_find_ends(
     else:
         shutil.rmtree(state_dir)
         queueing_host.kill()
-    eventually(lambda: not running(worker["pid"]), 20)
+    eventually(lambda: not running(worker["pid"]))
     marker.kill()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from durable_supervisor import Command
 from durable_supervisor.model.environment import BASE_NAMES, DEFAULT_PATH
 from durable_supervisor.model.events import Kind
 from tests.contract.runs import Runs
+from tests.support import eventually_async
 
 SOURCE = Path(durable_supervisor.__file__).parents[1]
 
@@ -176,17 +178,27 @@ async def test_program_and_worker_lead_sessions_of_their_own(runs: Runs) -> None
     assert parent == worker.pid != os.getsid(0)
 
 
-@pytest.mark.parametrize("mask", [0o000, 0o027, 0o077])
-async def test_the_hosts_umask_reaches_the_program(runs: Runs, tmp_path: Path, mask: int) -> None:
-    made = tmp_path / "made"
-    previous = os.umask(mask)
-    try:
-        run = await runs.sh(f"umask; : > {made}")
-    finally:
-        os.umask(previous)
-    await runs.wait(run)
-    assert int(await runs.output(run), 8) == mask
-    assert stat.S_IMODE(made.stat().st_mode) == 0o666 & ~mask
+async def test_the_hosts_umask_at_the_start_reaches_the_program(runs: Runs, tmp_path: Path) -> None:
+    for mask in (0o000, 0o027, 0o077):
+        made = tmp_path / f"made-{mask:o}"
+        previous = os.umask(mask)
+        try:
+            run = await runs.sh(f"umask; : > {made}")
+        finally:
+            os.umask(previous)
+        await runs.wait(run)
+        assert int(await runs.output(run), 8) == mask
+        assert stat.S_IMODE(made.stat().st_mode) == 0o666 & ~mask
+
+
+async def test_a_start_whose_caller_has_gone_keeps_the_umask_of_its_call(runs: Runs, tmp_path: Path) -> None:
+    previous, printed = os.umask(0o077), tmp_path / "umask"
+    call = asyncio.create_task(runs.sh(f"umask > {printed}.new; mv {printed}.new {printed}"))
+    await asyncio.sleep(0)  # it has asked
+    call.cancel()
+    os.umask(previous)
+    await eventually_async(printed.exists)
+    assert int(printed.read_text(), 8) == 0o077
 
 
 # Directory.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import ErrorCode
-from durable_supervisor.supervisor import state_dir as directory
+from durable_supervisor.supervisor import file_systems
 from tests.contract.hosts import open_error
 
 MOUNTS = """\
@@ -37,18 +37,18 @@ MOUNTS = """\
     ],
 )
 def test_the_file_system_of_a_path(path: str, kind: str) -> None:
-    assert directory.file_system_of(path, MOUNTS.encode()) == kind
+    assert file_systems.file_system_of(path, MOUNTS.encode()) == kind
 
 
 @pytest.mark.parametrize("text", [b"", b"nonsense\n", b"1 2 3\n - \n", b"22 1 254:0 / / rw - \n", b"\xff\n"])
 def test_a_mount_table_that_cannot_be_read_refuses_nothing(text: bytes) -> None:
-    assert directory.file_system_of("/somewhere", text) not in directory.NETWORK_FILE_SYSTEMS
+    assert file_systems.file_system_of("/somewhere", text) not in file_systems.NETWORK_FILE_SYSTEMS
 
 
 def test_every_network_file_system_is_named() -> None:
     network = {"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "fuse.sshfs", "afs", "glusterfs"}
-    assert network <= directory.NETWORK_FILE_SYSTEMS
-    assert not {"ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs"} & directory.NETWORK_FILE_SYSTEMS
+    assert network <= file_systems.NETWORK_FILE_SYSTEMS
+    assert not {"ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs"} & file_systems.NETWORK_FILE_SYSTEMS
 
 
 async def test_a_network_file_system_is_refused_before_anything_is_made(
@@ -56,7 +56,7 @@ async def test_a_network_file_system_is_refused_before_anything_is_made(
 ) -> None:
     """The mount table is the one thing that cannot be real here."""
     table = f"22 1 254:0 / / rw - ext4 /dev/vda rw\n23 22 0:9 / {tmp_path} rw - nfs4 server:/x rw\n"
-    monkeypatch.setattr(directory, "mount_table", lambda: table.encode())
+    monkeypatch.setattr(file_systems, "mount_table", lambda: table.encode())
     error = await open_error(tmp_path / "state", ErrorCode.STATE_DIR_REFUSED)
     assert "nfs4" in error.message
     assert list(tmp_path.iterdir()) == []

@@ -12,11 +12,11 @@ import pytest
 
 from durable_supervisor import ErrorCode, Event, Observer, RunState, RunView, Supervisor, SupervisorError
 from durable_supervisor.model.events import Kind
-from durable_supervisor.supervisor import follow, observer
+from durable_supervisor.supervisor import news, observer
 from tests.contract.hosts import HostScript, kill_run, refused
 from tests.contract.peers import Peer, socket_of
 from tests.contract.runs import Marker, Runs, check_gapless, open_runs
-from tests.support import eventually, eventually_async, running
+from tests.support import PATIENCE, eventually, eventually_async, running
 
 LINES = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); echo line $i; done"
 
@@ -149,8 +149,8 @@ async def test_it_is_woken_by_the_worker(runs: Runs, monkeypatch: pytest.MonkeyP
     """With pauses that nobody could wait for, each event still comes."""
     run = await runs.sh("while read line; do echo $line; done", stdin="open")
     await socket_of(runs, run)
-    monkeypatch.setattr(follow, "_FIRST_PAUSE", 600)
-    monkeypatch.setattr(follow, "_LONGEST_PAUSE", 600)
+    monkeypatch.setattr(news, "_FIRST_PAUSE", 600)
+    monkeypatch.setattr(news, "_LONGEST_PAUSE", 600)
     async with aclosing(runs.sup.follow(run.id, kinds={Kind.OUTPUT})) as events:
         for number in range(15):
             await runs.sup.write_stdin(run.id, b"%d\n" % number)
@@ -205,7 +205,7 @@ async def test_a_follower_resumes_over_the_death_of_its_host(tmp_path: Path, sta
                 owner.kill()
                 continue
             gate.touch()
-            owner.process.wait(20)
+            owner.process.wait(PATIENCE)
     (run_id,) = runs_seen
     seqs = [int(seq) for seq in ticks.read_text().split()]
     assert seqs == list(range(1, len(seqs) + 1))
@@ -229,7 +229,7 @@ async def test_a_follower_outlives_the_owner(tmp_path: Path, state_dir: Path, ma
             owner.kill()
             await first_events(seen, run_id, 30)
             gate.touch()
-            events = await asyncio.wait_for(task, 20)
+            events = await asyncio.wait_for(task, PATIENCE)
     check_gapless(events)
     assert events[-1].kind == Kind.RUN_FINISHED
 
@@ -312,7 +312,7 @@ async def test_a_follower_begun_before_the_socket_is_there(runs: Runs) -> None:
         assert events[-1].kind == Kind.RUN_FINISHED
         assert text_of(events) == b"%d\n" % number
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(one(number) for number in range(12)))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from durable_supervisor import Command, Observer, Supervisor
 from durable_supervisor.process.locks import LockState, probe_lock
 from tests.contract.hosts import HostScript, host, log_of
-from tests.support import running
+from tests.support import PATIENCE, running
 
 # A whole life: three runs, a follower, a stop, an error, a close.
 LIFE = """
@@ -82,7 +82,7 @@ def test_it_prints_nothing(tmp_path: Path, state_dir: Path) -> None:
     code = LIFE.replace("\n    stopped =", lost) + "report(outcome=outcome)"
     script = HostScript(code, state_dir, tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with script:
-        out, err = script.process.communicate(timeout=30)
+        out, err = script.process.communicate(timeout=PATIENCE)
         assert (out, err) == (b"", b"")
         assert script.finish()["outcome"]["code"] == 5
 

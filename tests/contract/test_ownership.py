@@ -69,6 +69,22 @@ async def test_a_journal_replaced_under_its_owner_takes_no_intent(tmp_path: Path
         await sup.wait(run.id, timeout=10)
 
 
+async def test_a_directory_that_something_else_has_taken_the_place_of_takes_no_intent(
+    tmp_path: Path, state_dir: Path
+) -> None:
+    async with Supervisor.open(state_dir) as sup:
+        moved = tmp_path / "moved"
+        os.rename(state_dir, moved)
+        state_dir.write_text("a file")
+        with pytest.raises(SupervisorError) as caught:
+            await sup.start(Command(argv=["true"]))
+        check_error(caught.value, ErrorCode.STATE_DIR_REFUSED)
+        state_dir.unlink()
+        os.rename(moved, state_dir)
+        run = await sup.start(Command(argv=["true"]))
+        await sup.wait(run.id, timeout=10)
+
+
 @pytest.mark.parametrize("what", ["missing", "short", "long", "symlink", "fifo", "directory"])
 async def test_a_key_that_is_not_ours_is_refused(tmp_path: Path, state_dir: Path, what: str) -> None:
     await works(state_dir)

@@ -347,7 +347,7 @@ async def test_a_killed_worker_takes_the_terminal_away(runs: Runs, tmp_path: Pat
         await runs.sup.reconcile()
         return (await runs.sup.inspect(run.id)).state is RunState.UNKNOWN
 
-    await eventually_async(judged, timeout=20)
+    await eventually_async(judged)
     assert await runs.output(run) == b"ready\r\n"
     gone(marker)
 

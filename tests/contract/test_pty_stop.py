@@ -12,6 +12,7 @@ from durable_supervisor.model.events import Kind
 from durable_supervisor.model.run import Run
 from durable_supervisor.wire.documents import validate
 from tests.contract.runs import Marker, Runs, appear, gone
+from tests.support import PATIENCE
 
 PTY = Terminal(columns=100, rows=30, term="vt100")
 
@@ -37,7 +38,7 @@ async def test_an_interactive_shell_is_stopped_as_by_a_closed_terminal(
     if job == "sh -i":
         await runs.sup.write_stdin(run.id, b"echo in''side\n")
         await runs.printed(run, b"inside")
-    assert (await runs.sup.stop(run.id, timeout=30)).confirmed
+    assert (await runs.sup.stop(run.id, timeout=PATIENCE)).confirmed
     gone(marker)
     receipt = await runs.receipt(run)
     assert receipt["outcome"]["signal"] in (signal.SIGHUP, None)
@@ -63,7 +64,7 @@ async def test_who_heeds_term_cleans_up_undisturbed(runs: Runs) -> None:
     """Closing its terminal would end it in the middle of that."""
     run = await runs.python(CLEANER, pty=PTY, grace=60)
     await runs.printed(run, b"ready")
-    assert (await runs.sup.stop(run.id, timeout=30)).confirmed
+    assert (await runs.sup.stop(run.id, timeout=PATIENCE)).confirmed
     assert b"cleaned up" in await runs.output(run)
     assert (await runs.receipt(run))["outcome"]["code"] == 3
     assert await signalled(runs, run) == [("term", "SIGTERM")]

@@ -18,7 +18,7 @@ from durable_supervisor.process.signals import signal_process
 from durable_supervisor.wire.documents import validate
 from tests.contract.hosts import HostScript, refused
 from tests.contract.lines import Yard, counts, finished, hold, in_state, queue
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ async def test_the_host_is_killed_with_a_queue(state_dir: Path, tmp_path: Path, 
         assert (sup.capacity().held, sup.capacity().queued) == (1, 2)
         (tmp_path / "go").touch()
         for run in runs:
-            assert (await sup.wait(run, timeout=20)).state is RunState.FINISHED
+            assert (await sup.wait(run, timeout=PATIENCE)).state is RunState.FINISHED
     assert yard.book.read_text() == "b hidden-b\nc hidden-c\n"
 
 
@@ -237,7 +237,7 @@ async def test_its_time_counts_from_the_release(state_dir: Path, yard: Yard) -> 
         run = await queue(sup, yard, "next", limits=Limits(timeout=4))
         eventually(lambda: time.monotonic() > asked + 4.1)  # longer than it may run
         yard.release("first")
-        seen = await sup.wait(run.id, timeout=20)
+        seen = await sup.wait(run.id, timeout=PATIENCE)
         assert seen.outcome is not None
         assert seen.outcome.kind is OutcomeKind.EXITED
 

@@ -19,6 +19,7 @@ from durable_supervisor import (
     RunView,
     Supervisor,
 )
+from durable_supervisor.runlog.format import SEGMENT_MAGIC
 from tests.contract.hosts import log_of, open_error, refused
 from tests.contract.runs import Marker
 from tests.contract.worlds import (
@@ -213,8 +214,12 @@ async def test_a_folder_of_logs_that_cannot_be_looked_into_refuses_starts_by_nam
         assert (await sup.inspect(run.id)).state is RunState.FINISHED
 
 
-async def test_an_intent_that_was_never_committed_is_swept(state_dir: Path) -> None:
-    """A header-only log without a row: never accepted.  One with a record, or a lock, was."""
+@pytest.mark.parametrize("left", [b"", SEGMENT_MAGIC, SEGMENT_MAGIC + bytes(400), bytes(408)])
+async def test_an_intent_that_was_never_committed_is_swept(state_dir: Path, left: bytes) -> None:
+    """A header-only log without a row: never accepted.  One with a record, or a lock, was.
+
+    Of the header all may be lost with the power, also where the file was made ahead.
+    """
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(Command(argv=["true"]))
         await sup.wait(run.id, timeout=10)
@@ -222,6 +227,7 @@ async def test_an_intent_that_was_never_committed_is_swept(state_dir: Path) -> N
     path = log_of(state_dir, run.id)
     orphan = path.with_name("00000000000000zz.a1.log")
     orphan.touch(0o600)
+    orphan.write_bytes(left)
     async with Supervisor.open(state_dir) as sup:
         assert not orphan.exists()
         assert (await sup.inspect(run.id)).receipt == final.receipt

@@ -12,6 +12,7 @@ from durable_supervisor import Command, ErrorCode, RunState, Supervisor, Supervi
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.tree import marked
 from tests.conftest import eventually_async
+from tests.support import PATIENCE
 
 DAEMON = "setsid sleep 3131 </dev/null >/dev/null 2>&1 & exec sleep 3131"
 
@@ -101,7 +102,7 @@ async def test_accept_settles_it_as_it_is_and_leaves_the_program_alone(state_dir
 async def test_a_run_that_is_well_cannot_be_resolved(state_dir: Path) -> None:
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=20)
+        await sup.wait(run.id, timeout=PATIENCE)
         with pytest.raises(SupervisorError) as caught:
             await sup.resolve(run.id, "accept")
         assert caught.value.code is ErrorCode.NOT_RESOLVABLE

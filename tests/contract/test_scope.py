@@ -23,7 +23,7 @@ from durable_supervisor.model.identity import identity_of
 from durable_supervisor.supervisor.hosting import read_host
 from tests.contract.hosts import HostScript, host, refused
 from tests.contract.runs import Marker, appear, gone, state_of
-from tests.support import eventually, running
+from tests.support import PATIENCE, eventually, running
 
 STARTS = """
 async with Supervisor.open(STATE) as sup:
@@ -56,7 +56,7 @@ async def still_running(state_dir: Path, run_id: str) -> None:
     """Nothing has begun to stop it: its worker has had its turns since, and says so."""
     async with Observer.open(state_dir) as seen:
         for _ in range(2):
-            await seen.signal(run_id, "WINCH", timeout=30)
+            await seen.signal(run_id, "WINCH", timeout=PATIENCE)
         view = await seen.inspect(run_id)
     assert view.state is RunState.RUNNING
     program = identity_of(view.program)
@@ -244,13 +244,14 @@ async def test_a_stop_that_is_under_way_is_hastened(state_dir: Path, tmp_path: P
 
 async def test_a_host_that_cannot_be_seen(state_dir: Path) -> None:
     """Then nobody could tell when it ends: refused, and the id is not spent."""
-    unseen = read_host()._replace(process=None)
+    command = Command(argv=["true"])
+    unseen = read_host(command)._replace(process=None)
     async with Supervisor.open(state_dir) as sup:
         async with refused(ErrorCode.INVALID_REQUEST) as caught:
-            await sup.start(Command(argv=["true"]), request_id="r-1", lifetime="scope", host=unseen)
+            await sup.start(command, request_id="r-1", lifetime="scope", host=unseen)
         assert caught().details["field"] == "lifetime"
-        run = await sup.start(Command(argv=["true"]), request_id="r-1", host=unseen)
-        assert (await sup.wait(run.id, timeout=20)).state is RunState.FINISHED
+        run = await sup.start(command, request_id="r-1", host=unseen)
+        assert (await sup.wait(run.id, timeout=PATIENCE)).state is RunState.FINISHED
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a pid namespace here")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +172,7 @@ async def test_what_would_be_stored_as_it_is_may_not_hold_one(
     runs: Runs, secret: str, fields: dict[str, Any]
 ) -> None:
     asked = {"command": Command(argv=["true"]), **fields}
-    asked["command"] = replace(asked["command"], secrets=[secret])
+    asked["command"] = asked["command"].replace(secrets=[secret])
     with pytest.raises(SupervisorError) as caught:
         await runs.sup.start(**asked)
     assert caught.value.code is ErrorCode.INVALID_REQUEST

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from durable_supervisor import Command, ErrorCode, RunState, Supervisor, SupervisorError
 from tests.contract.runs import Marker, Runs, gone
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async, has_next_log
 
 
 async def test_a_worker_short_of_descriptors_goes_on_when_they_come_back(runs: Runs, marker: Marker) -> None:
@@ -29,33 +31,42 @@ async def test_a_worker_short_of_descriptors_goes_on_when_they_come_back(runs: R
     await eventually_async(exited)
     assert Path(f"/proc/{worker}").exists(), used
     resource.prlimit(worker, resource.RLIMIT_NOFILE, before)
-    final = await runs.sup.wait(run.id, timeout=20)
+    final = await runs.sup.wait(run.id, timeout=PATIENCE)
     assert final.outcome is not None
     assert (final.outcome.kind.value, final.outcome.code) == ("exited", 3)
     gone(marker)
 
 
-async def test_a_host_short_of_descriptors_gets_a_typed_error(state_dir: Path) -> None:
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("before", [0, 1])
+async def test_a_host_short_of_descriptors_gets_a_typed_error(state_dir: Path, before: int) -> None:
+    """Nothing is written, whether it has started runs before or not."""
     async with Supervisor.open(state_dir) as sup:
-        first = await sup.start(Command(argv=["true"]))
-        await sup.wait(first.id, timeout=20)
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-        try:
-            with pytest.raises(SupervisorError) as caught:
-                await sup.start(Command(argv=["true"]), request_id="later")
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(before):
+            await sup.wait((await sup.start(Command(argv=["true"]))).id, timeout=PATIENCE)
+            await has_next_log(sup)
+        with no_descriptors(), pytest.raises(SupervisorError) as caught:
+            await sup.start(Command(argv=["true"]), request_id="later")
         assert caught.value.code is ErrorCode.BUSY
         assert caught.value.retryable
         again = await sup.start(Command(argv=["true"]), request_id="later")
-        assert (await sup.wait(again.id, timeout=20)).outcome is not None
+        assert again.attempt == 1
+        assert (await sup.wait(again.id, timeout=PATIENCE)).outcome is not None
 
 
 async def test_an_opening_may_run_short_of_descriptors_at_any_point(state_dir: Path) -> None:
     """It says so, and leaves nothing behind that would keep the next one out."""
     async with Supervisor.open(state_dir) as sup:
-        await sup.wait((await sup.start(Command(argv=["true"]))).id, timeout=20)
+        await sup.wait((await sup.start(Command(argv=["true"]))).id, timeout=PATIENCE)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used, refusals = descriptors(), list[SupervisorError]()
     for limit in range(3, max(used) + 100):
@@ -92,7 +103,7 @@ async def test_starts_may_run_short_of_descriptors_at_any_point(state_dir: Path)
         return None
 
     async with Supervisor.open(state_dir) as sup:
-        await sup.wait((await sup.start(Command(argv=["true"]))).id, timeout=20)
+        await sup.wait((await sup.start(Command(argv=["true"]))).id, timeout=PATIENCE)
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         used = len(list(Path("/proc/self/fd").iterdir()))
         resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1, before[1]))
@@ -104,7 +115,7 @@ async def test_starts_may_run_short_of_descriptors_at_any_point(state_dir: Path)
         assert all(error.retryable for error in refusals if error is not None)
         for number in range(24):
             again = await sup.start(Command(argv=["true"]), request_id=f"short-{number}")
-            assert (await sup.wait(again.id, timeout=20)).outcome is not None
+            assert (await sup.wait(again.id, timeout=PATIENCE)).outcome is not None
 
 
 async def test_no_run_is_judged_by_a_look_that_got_no_descriptor(runs: Runs) -> None:
@@ -125,6 +136,6 @@ async def test_no_run_is_judged_by_a_look_that_got_no_descriptor(runs: Runs) -> 
     assert (await runs.sup.inspect(run.id)).state is RunState.RUNNING
     assert RunState.QUARANTINED not in [entry.state for entry in await runs.sup.feed()]
     await runs.sup.write_stdin(run.id, b"\n")
-    final = await runs.sup.wait(run.id, timeout=20)
+    final = await runs.sup.wait(run.id, timeout=PATIENCE)
     assert final.outcome is not None
     assert final.outcome.code == 3

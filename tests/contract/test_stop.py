@@ -16,7 +16,7 @@ from durable_supervisor.model.states import RunState
 from durable_supervisor.process.signals import signal_process
 from durable_supervisor.supervisor.observer import Observer
 from tests.contract.runs import Marker, Runs, appear, gone, open_runs, state_of
-from tests.support import eventually, eventually_async
+from tests.support import PATIENCE, eventually, eventually_async
 
 DAEMON = """
 import os, sys
@@ -181,7 +181,7 @@ async def test_a_stop_during_the_start(runs: Runs, marker: Marker, monkeypatch: 
         run_id = await eventually_async(lambda: first_id(obs))
         worker = await runs.worker(run_id)
         eventually(lambda: state_of(worker.pid) == "T")
-        stopping = asyncio.create_task(obs.stop(run_id, timeout=20))
+        stopping = asyncio.create_task(obs.stop(run_id, timeout=PATIENCE))
         await asyncio.sleep(0)
         signal_process(worker, signal.SIGCONT)
         receipt = await stopping

@@ -12,7 +12,7 @@ import pytest
 from durable_supervisor import Command, RunState, Supervisor
 from durable_supervisor.process.identity import read_stat
 from tests.crash.test_matrix import stopped
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 
 async def standing_still(sup: Supervisor) -> int:
@@ -34,7 +34,7 @@ async def test_a_stop_before_the_worker_has_its_socket_goes_by_the_channel(
         starting = asyncio.create_task(sup.start(Command(argv=["sleep", "3131"]), request_id="early"))
         worker = await eventually_async(lambda: standing_still(sup))
         run_id = (await sup.list()).runs[0].id
-        stopping = asyncio.create_task(sup.stop(run_id, timeout=20))
+        stopping = asyncio.create_task(sup.stop(run_id, timeout=PATIENCE))
         await asyncio.sleep(0)
         os.kill(worker, signal.SIGCONT)
         receipt = await stopping
@@ -67,7 +67,7 @@ async def test_a_stop_while_a_large_stdin_is_handed_over_comes_behind_it(
         starting = asyncio.create_task(sup.start(Command(argv=["wc", "-c"], stdin=bytes(3_000_000))))
         [(worker, _)] = await eventually_async(lambda: stopped(state_dir))
         [run] = (await sup.list()).runs
-        stopping = asyncio.create_task(sup.stop(run.id, timeout=20))
+        stopping = asyncio.create_task(sup.stop(run.id, timeout=PATIENCE))
         await eventually_async(lambda: sup._dispatcher.links[run.id]._asked)
         os.kill(worker, signal.SIGCONT)
         assert (await starting).state is RunState.RUNNING

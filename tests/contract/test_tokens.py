@@ -11,6 +11,7 @@ from durable_supervisor import Command, Terminal
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from tests.contract.runs import Runs
 from tests.contract.test_secrets import check_absent
+from tests.support import PATIENCE
 
 BODY = "Zq7Zq7wE3wE3rT5rT5yU8yU8iO2iO2pA4pA4"
 TOKEN = f"ghp_{BODY}"
@@ -50,7 +51,7 @@ async def test_typed_at_a_terminal(runs: Runs) -> None:
 
 async def test_a_program_that_is_not_there(runs: Runs) -> None:
     run = await runs.start([f"/nowhere/{TOKEN}"])
-    seen = await runs.sup.wait(run.id, timeout=20)
+    seen = await runs.sup.wait(run.id, timeout=PATIENCE)
     assert seen.argv == ("/nowhere/ghp_[redacted]",)
     await check_absent(runs, run.id, BODY)
 

@@ -16,7 +16,7 @@ from durable_supervisor.model.run import Run
 from tests.contract.hosts import host, refused
 from tests.contract.runs import Marker, Runs, appear, gone
 from tests.contract.test_state_dir import ROOT_ONLY, in_a_mount_namespace
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 WINDOW = 64 * 1024
 PIPE = 64 * 1024  # what one holds (pipe(7)), on top of the window
@@ -74,7 +74,7 @@ async def blocked(counter: Path, above: int, still: float = STILL) -> int:
             seen, since = now, time.monotonic()
         return now > above and time.monotonic() - since > still
 
-    await eventually_async(stands, timeout=20, message="it went on writing")
+    await eventually_async(stands, timeout=PATIENCE, message="it went on writing")
     return seen
 
 

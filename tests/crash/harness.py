@@ -17,11 +17,11 @@ from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.locks import LockState, probe_lock
 from durable_supervisor.process.signals import signal_ticks
 from durable_supervisor.process.tree import descendants
-from tests.support import eventually
+from tests.stuck import TELLS_ITS_STACKS, ask_for_stacks
+from tests.support import PATIENCE, eventually, is_next_log
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = Path(__file__).with_name("host.py")
-PATIENCE = 20.0
 
 
 class HostDied(Exception):
@@ -53,7 +53,7 @@ class Host:
         self._errors = state_dir.parent / f"host-{time.monotonic_ns()}.err"
         with open(self._errors, "wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, str(HOST), str(state_dir), mode],
+                [sys.executable, *TELLS_ITS_STACKS, str(HOST), str(state_dir), mode],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -96,7 +96,7 @@ class Host:
         while number not in self._answers:
             fd = self.process.stdout.fileno()
             if not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise AssertionError(f"the host did not answer within {timeout} s; {self.errors()}")
+                raise AssertionError(f"the host did not answer within {timeout} s; {self.stacks()}")
             data = os.read(fd, 1 << 16)
             if not data:
                 raise HostDied(self.errors())
@@ -120,7 +120,7 @@ class Host:
         try:
             code = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the failpoint was not reached; {self.errors()}") from None
+            raise AssertionError(f"the failpoint was not reached; {self.stacks()}") from None
         assert code == -signal.SIGKILL, (code, self.errors())
 
     def kill(self) -> None:
@@ -138,11 +138,20 @@ class Host:
         """Let it close its supervisor and end by itself."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        assert self.process.wait(PATIENCE) == 0, self.errors()
+        try:
+            code = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the host does not end; {self.stacks()}") from None
+        assert code == 0, self.errors()
         self.kill()
 
     def errors(self) -> str:
         return self._errors.read_text(errors="replace")[-4000:]
+
+    def stacks(self) -> str:
+        """Where it hangs, which ends it."""
+        known = ask_for_stacks(self.process)
+        return f"{known}\n{self.errors()}"
 
 
 class Ledger:
@@ -215,7 +224,8 @@ def of_runs(state_dir: Path) -> list[tuple[int, int]]:
 def _holds(pid: int, prefix: str) -> bool:
     for fd in os.listdir(f"/proc/{pid}/fd"):
         try:
-            if os.readlink(f"/proc/{pid}/fd/{fd}").startswith(prefix):
+            held = os.readlink(f"/proc/{pid}/fd/{fd}").startswith(prefix)
+            if held and not is_next_log(fd, pid):
                 return True
         except FileNotFoundError:
             continue

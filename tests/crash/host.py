@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -18,6 +19,7 @@ from typing import Any
 
 from durable_supervisor import Command, Limits, Supervisor, SupervisorError
 from durable_supervisor.process.identity import read_stat
+from durable_supervisor.process.pulse import Pulse
 from durable_supervisor.process.tree import children_of
 
 
@@ -87,6 +89,15 @@ class Host:
         thread.start()
         await asyncio.to_thread(thread.join)
         return made
+
+    async def stop_free_workers(self) -> None:
+        """From now on one stands still just before its next run is sent to it."""
+
+        def stop_just_after_the_look(pulse: Pulse) -> bool:
+            os.kill(pulse.pid, signal.SIGSTOP)
+            return False
+
+        Pulse.stands_still = stop_just_after_the_look  # type: ignore[method-assign, assignment]
 
     async def figures(self) -> dict[str, int]:
         """How many descriptors and dead children this process has."""

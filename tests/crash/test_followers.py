@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from durable_supervisor import Event, Observer
+from durable_supervisor.model.events import Kind
 from durable_supervisor.process.identity import read_stat
+from durable_supervisor.reconcile import judging
+from tests.contract.hosts import kill_run
+from tests.contract.runs import open_runs
 from tests.crash.harness import Host
 from tests.crash.world import World
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 EXITED = "worker.exited=kill"
 
@@ -23,7 +28,7 @@ def stands_still(host: Host) -> bool:
 
 
 async def followed(seen: Observer, run_id: str, after: int = 0) -> list[Event]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         return [event async for event in seen.follow(run_id, after=after)]
 
 
@@ -36,7 +41,7 @@ async def test_the_word_of_an_owner_that_takes_its_time(world: World, point: str
             run_id = host.start(world.ledger.waiting("r-1"))
             follower = asyncio.create_task(followed(seen, run_id))
             world.ledger.open_gate()
-            await eventually_async(lambda: stands_still(host), 20)
+            await eventually_async(lambda: stands_still(host))
             late = asyncio.create_task(followed(seen, run_id, after=2))
             await asyncio.wait({follower, late}, timeout=2.5)
             os.kill(host.pid, signal.SIGCONT)
@@ -69,3 +74,18 @@ async def test_nobody_is_waited_for_long(world: World) -> None:
         async with Observer.open(world.state_dir) as seen:
             (last,) = await followed(seen, run_id, after=events[-1].seq)
         assert last.kind == "run.finished"
+
+
+async def test_an_end_that_the_journal_alone_tells(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where many are lost at once.  A follower has come to the end; what an operator says is later."""
+    monkeypatch.setattr(judging, "WORDS_AT_ONCE", 0)
+    async with open_runs(state_dir) as runs:
+        run = await runs.sh("echo on; exec sleep 60")
+        await runs.printed(run, b"on\n")
+        follower = asyncio.create_task(followed(runs.sup, run.id))
+        await kill_run(await runs.sup.inspect(run.id))
+        events = await follower
+        await runs.sup.resolve(run.id, "kill")
+        later = await followed(runs.sup, run.id, after=events[-1].seq)
+    assert events[-1].kind == Kind.OUTPUT
+    assert [event.kind for event in later] == [Kind.RUN_RESOLVED]

@@ -12,10 +12,11 @@ from durable_supervisor import Command, Supervisor
 from durable_supervisor.process.signals import signal_ticks
 from durable_supervisor.sandbox.resources import cgroups, run_cgroups
 from durable_supervisor.testing import leftovers
+from tests.cli.helpers import Cli
 from tests.crash.test_matrix import FINISHED, HELD, NEVER, UNKNOWN, Scenario, stopped
 from tests.crash.world import World, check_guarantees
 from tests.policy.resources import needs_group
-from tests.support import eventually, eventually_async
+from tests.support import PATIENCE, eventually, eventually_async
 
 LIMITS = {"grace": 0.2, "max_memory_bytes": 256 << 20, "max_processes": 100}
 EXIT = Scenario(options={"limits": LIMITS})
@@ -32,6 +33,13 @@ DIES = {
 async def test_a_worker_with_groups_is_killed(world: World, name: str) -> None:
     needs_group("tree")
     scenario, expected = DIES[name]
+    kill_worker(world, name, scenario)
+    await check_guarantees(world, expected)
+    assert leftovers.groups_of(list(leftovers.attempts(world.state_dir))) == {}
+
+
+def kill_worker(world: World, name: str, scenario: Scenario) -> None:
+    """At this step, and its host with it."""
     scenario.request(world)
     with world.host(f"{name}=pause", "exec") as host:
         host.opened()
@@ -42,7 +50,12 @@ async def test_a_worker_with_groups_is_killed(world: World, name: str) -> None:
         host.kill()
         assert signal_ticks(pid, ticks, signal.SIGKILL)
     world.ledger.open_gate()
-    await check_guarantees(world, expected)
+
+
+def test_a_command_that_starts_a_run_removes_them_too(world: World) -> None:
+    needs_group("tree")
+    kill_worker(world, "worker.released", EXIT)
+    Cli(world.state_dir).start("--", "true")
     assert leftovers.groups_of(list(leftovers.attempts(world.state_dir))) == {}
 
 
@@ -51,7 +64,7 @@ async def test_who_judged_a_run_is_killed_before_its_groups_are_removed(state_di
     needs_group("tree")
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=30)
+        await sup.wait(run.id, timeout=PATIENCE)
     [attempt] = leftovers.attempts(state_dir)
     group = f"{run_cgroups.PREFIX}{attempt.directory_id}.{run.id}.1"
     path = os.path.join(cgroups.places()[0], group)

@@ -13,7 +13,7 @@ from durable_supervisor.journal.connection import Journal
 from durable_supervisor.model.errors import ErrorCode
 from tests.crash.harness import Refused
 from tests.crash.world import World, check_guarantees, gapless, requests, start_all
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 
 async def refused_to_open(world: World, code: ErrorCode) -> None:
@@ -132,7 +132,7 @@ async def test_a_restored_journal_has_missed_a_second_attempt(
     )
     tool.chmod(0o700)
     async with Supervisor.open(world.state_dir) as sup:
-        assert (await sup.wait((await world.send(sup)).id, timeout=20)).attempt == 2
+        assert (await sup.wait((await world.send(sup)).id, timeout=PATIENCE)).attempt == 2
     restore(world.journal, tmp_path / "old.db")
     with pytest.raises(SupervisorError) as caught:
         async with Supervisor.open(world.state_dir) as sup:  # refused here, or where the log is in the way
@@ -176,7 +176,7 @@ async def test_an_unaccepted_second_attempt_of_an_old_run_is_no_obstacle(
     async with Supervisor.open(world.state_dir) as sup:
         again = await world.send(sup)
         assert (again.id, again.attempt) == (first.id, 2)
-        final = await sup.wait(again.id, timeout=20)
+        final = await sup.wait(again.id, timeout=PATIENCE)
         assert final.outcome is not None
         assert final.outcome.code == 5
         await gapless(sup, again.id)

@@ -14,7 +14,7 @@ from durable_supervisor.process.signals import signal_ticks
 from tests.crash.harness import QUICK, Host
 from tests.crash.test_matrix import stopped
 from tests.crash.world import World
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 CODE = 5
 
@@ -56,7 +56,7 @@ async def test_it_is_not_yet_for_owner_and_readers(world: World) -> None:
             following = asyncio.ensure_future(anext(reader.follow(run, after=seen.head)))
             await asyncio.sleep(0)
             assert signal_ticks(*worker, signal.SIGCONT)
-            assert (await asyncio.wait_for(following, 20)).kind == Kind.RUN_FINISHED
+            assert (await asyncio.wait_for(following, PATIENCE)).kind == Kind.RUN_FINISHED
             assert (await reader.inspect(run)).outcome is not None
         assert host.ask("wait", run=run)["outcome"]["code"] == CODE
 
@@ -67,7 +67,7 @@ async def test_it_counts_once_its_writer_is_gone(world: World) -> None:
         host.kill()
         assert signal_ticks(*worker, signal.SIGKILL)
         async with Observer.open(world.state_dir) as reader:
-            seen = await reader.wait(run, timeout=20)
+            seen = await reader.wait(run, timeout=PATIENCE)
             assert seen.state is RunState.FINISHED
             assert seen.outcome is not None
             assert seen.outcome.code == CODE

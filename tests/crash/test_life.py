@@ -18,7 +18,7 @@ from durable_supervisor.process.signals import signal_process, signal_ticks
 from durable_supervisor.process.tree import descendants
 from tests.crash.harness import Host, Refused, assert_nothing_left, logs
 from tests.crash.world import World, check_guarantees, gapless, read_all, settle
-from tests.support import eventually, eventually_async
+from tests.support import PATIENCE, eventually, eventually_async
 
 TICKS = "i=0; while [ $i -lt 600 ]; do i=$((i+1)); echo tick $i; sleep 0.1; done"
 
@@ -183,7 +183,7 @@ async def test_one_request_id_five_times(world: World) -> None:
         fourth = await world.send(sup)
         assert fourth.state is RunState.RUNNING
         world.ledger.open_gate()
-        final = await sup.wait(fourth.id, timeout=20)
+        final = await sup.wait(fourth.id, timeout=PATIENCE)
         fifth = await world.send(sup)
         assert {answer["run_id"] for answer in answers} == {fourth.id} == {fifth.id}
         assert sorted(answer["admission"] for answer in answers) == ["existing", "existing", "new"]
@@ -210,7 +210,7 @@ async def test_another_request_under_the_same_id_is_a_conflict(world: World, tmp
     }
     async with Supervisor.open(world.state_dir) as sup:
         run = await sup.start(Command(**request), request_id="r-1")
-        final = await sup.wait(run.id, timeout=20)
+        final = await sup.wait(run.id, timeout=PATIENCE)
         assert final.outcome is not None
         assert final.outcome.code == 5
         for field, change in other.items():
@@ -248,7 +248,7 @@ async def test_a_missing_program_appears_and_runs_once(world: World, host_dies: 
     async with Supervisor.open(world.state_dir) as sup:
         second = await world.send(sup)
         assert (second.id, second.attempt, second.admission) == (first["run_id"], 2, "retry")
-        final = await sup.wait(second.id, timeout=20)
+        final = await sup.wait(second.id, timeout=PATIENCE)
         assert final.outcome is not None
         assert final.outcome.code == 5
         third = await world.send(sup)

@@ -29,7 +29,7 @@ from tests.crash.harness import assert_nothing_left, logs
 from tests.crash.test_life import kill_and_see, worker_of
 from tests.crash.test_matrix import stopped
 from tests.crash.world import World, check_guarantees, gapless, requests, settle, start_all
-from tests.support import eventually, running
+from tests.support import PATIENCE, eventually, running
 
 
 async def test_a_live_runs_log_is_unlinked(world: World) -> None:
@@ -178,10 +178,10 @@ async def test_one_damaged_log_harms_only_its_own_run(world: World) -> None:
         for run in (alive, other):
             assert (await sup.inspect(run)).state is RunState.RUNNING
         fresh = await sup.start(Command(argv=["true"]))
-        assert (await sup.wait(fresh.id, timeout=20)).state is RunState.FINISHED
+        assert (await sup.wait(fresh.id, timeout=PATIENCE)).state is RunState.FINISHED
         world.ledger.open_gate()
         for run in (alive, other):
-            assert (await sup.wait(run, timeout=20)).state is RunState.FINISHED
+            assert (await sup.wait(run, timeout=PATIENCE)).state is RunState.FINISHED
         await settle(sup, lost, kill=True)
     for one in (worlds[0], quick[5]):
         assert one.ledger.begun(one.request_id) == 1
@@ -202,7 +202,7 @@ async def test_five_thousand_runs_of_another_boot_are_unknown_at_once(
     world.argv = world.ledger.program("r-1")
     async with Supervisor.open(world.state_dir) as sup:
         first = await world.send(sup)
-        await sup.wait(first.id, timeout=20)
+        await sup.wait(first.id, timeout=PATIENCE)
     await many_open_rows(world, 5000)
     async with asyncio.timeout(90), Supervisor.open(world.state_dir) as sup:  # no wait or dial for each
         unknown = await sup.list(limit=10_000, states=[RunState.UNKNOWN])
@@ -222,6 +222,7 @@ async def many_open_rows(world: World, count: int) -> None:
             fresh = {
                 "serial": "?1", "run_id": "?2", "request_id": "?2", "state": "'running'", "outcome": "NULL",
                 "receipt": "NULL", "reason": "NULL", "evidence": "NULL", "boot_id": "'another-boot'",
+                "ended_ns": "NULL",
             }  # fmt: skip
             values = ", ".join(fresh.get(name, name) for name in columns)
             conn.executemany(

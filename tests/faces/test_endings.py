@@ -78,7 +78,7 @@ async def quarantined(face: Face, run: str) -> RunView:
         view = await face.sup.inspect(run)
         return view if view.state is RunState.QUARANTINED else None
 
-    found: RunView = await eventually_async(seen, 20)
+    found: RunView = await eventually_async(seen)
     return found
 
 

@@ -13,6 +13,7 @@ import pytest_asyncio
 from durable_supervisor.process.failpoints import VARIABLE
 from tests.faces.face import EMBEDDING, Face, opened
 from tests.service.daemons import Service
+from tests.support import PATIENCE
 
 EXITED = "worker.exited=kill"
 FOLLOWERS = 4
@@ -34,7 +35,7 @@ async def test_followers_see_the_owners_word(deadly: Face) -> None:
 
     async def kinds(attached: bool = False) -> list[str]:
         events = deadly.sup.attach(run.id) if attached else deadly.sup.follow(run.id)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             return [event.kind async for event in events]
 
     asynchronous = deadly.kind != "sync"  # an attachment of `Client` iterates in a thread of its caller's

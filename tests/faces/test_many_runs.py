@@ -12,7 +12,7 @@ from durable_supervisor.model.run import Run
 from tests.contract.hosts import refused
 from tests.contract.lines import Yard, finished, hold, in_state, queue
 from tests.faces.face import Face, refusing
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 SECRET = "correct-horse-battery-staple"
 
@@ -40,7 +40,7 @@ async def test_lists_come_in_pages_newest_first(face: Face) -> None:
     async def all_known() -> bool:
         return len(await listed(face, 2, states=[RunState.FINISHED])) == 5
 
-    await eventually_async(all_known, 20)
+    await eventually_async(all_known)
     assert await listed(face, 2, states=[RunState.RUNNING]) == []
     assert await listed(face, 2, owner="somebody-else") == []
     assert len(await listed(face, 2, owner="local")) == 5
@@ -59,7 +59,7 @@ async def test_the_feed_tells_each_change_once_in_order(face: Face) -> None:
                     return found
         raise AssertionError("it ended")
 
-    entries = await asyncio.wait_for(told(), 20)
+    entries = await asyncio.wait_for(told(), PATIENCE)
     positions = [entry.position for entry in entries]
     assert positions == list(range(begin + 1, begin + 1 + len(entries)))
     mine = [entry for entry in entries if entry.run_id == run.id]

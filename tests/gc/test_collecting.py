@@ -12,6 +12,7 @@ import pytest
 from durable_supervisor import Command, ErrorCode, Observer, RunState, Supervisor, SupervisorError
 from durable_supervisor.runlog.collected import CollectedLog
 from tests.gc.aging import HOUR, age, files
+from tests.support import PATIENCE
 
 HELLO = Command(argv=["sh", "-c", "echo hello; exit 3"])
 LOUD = Command(argv=["sh", "-c", "head -c 3000000 /dev/zero; exit 3"])
@@ -19,7 +20,7 @@ LOUD = Command(argv=["sh", "-c", "head -c 3000000 /dev/zero; exit 3"])
 
 async def ended(sup: Supervisor, request_id: str, command: Command = HELLO, **labels: str) -> str:
     run = await sup.start(command, request_id=request_id, labels=labels)
-    await sup.wait(run.id, timeout=20)
+    await sup.wait(run.id, timeout=PATIENCE)
     await sup.reconcile()  # what the log says is in the journal too
     return run.id
 
@@ -89,7 +90,7 @@ async def test_only_what_is_over_goes(state_dir: Path, tmp_path: Path) -> None:
         again = await sup.start(Command(argv=[str(tmp_path / "none")]), request_id="retryable")
         assert (again.id, again.attempt) == (retryable, 2)
         assert (await sup.inspect(live)).state is RunState.RUNNING
-        await sup.shutdown(timeout=20)
+        await sup.shutdown(timeout=PATIENCE)
 
 
 async def test_a_criterion_is_needed(state_dir: Path) -> None:

@@ -16,7 +16,7 @@ from durable_supervisor.process.identity import read_stat
 from tests.cli.helpers import Cli
 from tests.crash.harness import Host
 from tests.gc.aging import age, files
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 LONG = "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo line $i of many that are rather long; done"
 
@@ -29,7 +29,7 @@ async def made(state_dir: Path, count: int = 1) -> list[str]:
             started = await sup.start(Command(argv=["sh", "-c", LONG]), request_id=f"r-{number}")
             ids.append(started.id)
         for run_id in ids:
-            await sup.wait(run_id, timeout=30)
+            await sup.wait(run_id, timeout=PATIENCE)
         await sup.reconcile()
     age(state_dir)
     return ids

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.journal import collecting, migrate, runs
+from durable_supervisor.journal import collecting, runs
 from durable_supervisor.journal.listing import list_runs
 from durable_supervisor.journal.recover import rebuild
 from durable_supervisor.journal.rows import RunRow
@@ -178,22 +178,3 @@ def test_what_is_unswept_is_known_until_it_is_gone(conn: sqlite3.Connection) -> 
     collecting.swept(conn, [1, 3])
     assert [row.serial for row in collecting.unswept(conn, 0, 9)] == [2]
     assert [stone.run.serial for stone in collecting.collected_runs(conn, "dir-1", 1, 9)] == [2, 3]
-
-
-def test_a_journal_of_before_is_read_and_migrated(tmp_path: Path) -> None:
-    """As the previous release made it; a reader may look at it before any owner has migrated it."""
-    conn = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
-    conn.row_factory = sqlite3.Row
-    migrate.migrate(conn, migrate.load()[:2], 1)
-    for serial in (1, 2, 3):
-        runs.admit(conn, intent(serial, labels=LABELS))
-    runs.transition(conn, "run0000000000002", T.FINISH, S.STARTING, 9, outcome=EXITED)
-    old = list_runs(conn)
-    assert [row.serial for row in old] == [3, 2, 1]
-    assert [row.serial for row in list_runs(conn, states=[S.FINISHED], owner="local")] == [2]
-    assert [row.serial for row in list_runs(conn, limit=1, before_serial=3)] == [2]
-    assert migrate.migrate(conn, migrate.load(), 2) == 3
-    assert list_runs(conn) == old
-    collect(conn, old[1])
-    assert [row.serial for row in list_runs(conn)] == [3, 1]
-    conn.close()

@@ -16,6 +16,7 @@ from durable_supervisor.model.view import RunView
 from durable_supervisor.supervisor.reading import Reading
 from durable_supervisor.supervisor.state_dir import StateDir
 from tests.bundle.test_archive import Members, bundle, manifest_of
+from tests.support import PATIENCE
 
 SCRIPT = "echo out; echo err >&2; exit 3"
 Change = Callable[[Members], object]
@@ -26,7 +27,7 @@ async def finished(
 ) -> RunView:
     """A run that is over, and noted in the journal as such."""
     run = await sup.start(Command(argv=["sh", "-c", script]), request_id=request_id, **options)
-    await sup.wait(run.id, timeout=20)
+    await sup.wait(run.id, timeout=PATIENCE)
     await sup.reconcile()
     return await sup.inspect(run.id)
 

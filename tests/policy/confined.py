@@ -9,6 +9,7 @@ from durable_supervisor import Command, Limits, Policy
 from durable_supervisor.model.run import Run
 from durable_supervisor.model.view import RunView
 from tests.contract.runs import Runs
+from tests.support import PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,12 @@ class Confined:
         self.runs = runs
 
     async def start(self, argv: list[str], policy: Policy | None = None, **options: Any) -> Run:
-        bounds = {name: options.pop(name) for name in list(options) if name in Limits.__slots__}
+        bounds = {name: options.pop(name) for name in list(options) if name in Limits.FIELDS}
         limits = Limits(**{"grace": 3, **bounds})
         return await self.runs.sup.start(Command(argv=argv, **options), policy=policy, limits=limits)
 
     async def ended(self, run: Run) -> Ended:
-        view = await self.runs.wait(run, timeout=30)
+        view = await self.runs.wait(run, timeout=PATIENCE)
         report: Any = (view.receipt or {}).get("enforcement", {})
         return Ended(view, await self.runs.output(run), await self.runs.output(run, "stderr"), report)
 

@@ -133,12 +133,12 @@ def test_a_group_that_cannot_be_killed_at_once_stops_forking(
         assert pids_alone.add(bomb.pid) == {}
         bomb.stdin.write(b"go\n")
         bomb.stdin.close()
-        eventually(lambda: int((group / "pids.current").read_text()) == 30, timeout=20)
+        eventually(lambda: int((group / "pids.current").read_text()) == 30)
         pids_alone.kill()
         everybody = {int(pid) for pid in (group / "cgroup.procs").read_text().split()}
         for pid in everybody:
             os.kill(pid, signal.SIGKILL)
-    eventually(lambda: (group / "cgroup.procs").read_text() == "", timeout=20)
+    eventually(lambda: (group / "cgroup.procs").read_text() == "")
 
 
 def test_a_group_of_that_name_is_somebody_elses() -> None:

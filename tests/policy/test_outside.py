@@ -72,7 +72,7 @@ async def test_nobody_gets_out(confined: Confined, hostile: Hostile, policy: Pol
 async def test_without_a_policy_the_victim_is_reached(confined: Confined, hostile: Hostile) -> None:
     """The hostile program is good at it (where other rules of the machine do not forbid it, as Yama's)."""
     with victim() as somebody:
-        ended = await confined([hostile("outside"), *somebody])
+        ended = await confined([hostile("outside"), "alone", *somebody])
     assert done(ended.lines) >= {"limit", "priority", "scheduler", "queue", *SIGNALS, *OWN}
 
 

@@ -28,6 +28,7 @@ from durable_supervisor import (
 from tests.contract.hosts import host, refused
 from tests.contract.runs import open_runs
 from tests.service.users import as_user
+from tests.support import PATIENCE
 
 LOOPBACK = Policy(network="loopback", enforcement="required")
 TRUE = Command(argv=["true"])
@@ -135,7 +136,7 @@ async def test_a_run_from_the_queue_is_confined_as_any_other(state_dir: Path) ->
         waits = await sup.start(Command(argv=["ls", "/sys/class/net"]), policy=LOOPBACK, queue=True)
         assert waits.state is RunState.QUEUED
         await sup.stop(first.id, grace=0)
-        seen = await sup.wait(waits.id, timeout=20)
+        seen = await sup.wait(waits.id, timeout=PATIENCE)
         assert seen.policy == LOOPBACK.to_dict()
         assert axis(seen, "network")["applied"] == "full"
 

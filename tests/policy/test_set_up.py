@@ -18,6 +18,7 @@ from durable_supervisor.sandbox.files import landlock
 from durable_supervisor.sandbox.plan import Files, Plan
 from durable_supervisor.sandbox.report import LANDLOCK
 from tests.policy.carry_out import NotExecuted, carried_out
+from tests.support import PATIENCE
 
 SOURCE = Path(__file__).parents[2] / "src"
 LACKING = ("user_namespaces",)
@@ -228,7 +229,7 @@ def test_a_worker_that_dies_while_its_program_is_confined_leaves_nothing_to_exec
     argv = [sys.executable, "-I", "-S", "-c", code, str(SOURCE), str(tmp_path / "made")]
     with subprocess.Popen(argv, stdin=read, stdout=subprocess.PIPE) as worker:
         os.close(read)
-        assert worker.wait(timeout=30) == -signal.SIGKILL
+        assert worker.wait(timeout=PATIENCE) == -signal.SIGKILL
         os.close(write)  # only now the child goes on, to a gate that nobody will open
         assert worker.stdout is not None
         assert worker.stdout.read() == b"", "end-of-file: the child is gone too"

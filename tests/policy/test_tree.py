@@ -152,7 +152,7 @@ async def test_groups_of_a_killed_worker_are_swept_once_they_are_empty(
         await confined.runs.sup.reconcile()
         return (await confined.runs.sup.inspect(run.id)).state.value == "quarantined"
 
-    await eventually_async(state, timeout=20)
+    await eventually_async(state)
     assert groups_of(directory) != [], "somebody lives in them"
     marker.kill()
 
@@ -160,7 +160,7 @@ async def test_groups_of_a_killed_worker_are_swept_once_they_are_empty(
         await confined.runs.sup.reconcile()
         return groups_of(directory) == []
 
-    await eventually_async(swept, timeout=20)
+    await eventually_async(swept)
 
 
 async def test_the_kill_of_a_resolve_ends_all_of_a_group(confined: Confined, marker: Marker) -> None:
@@ -170,18 +170,18 @@ async def test_the_kill_of_a_resolve_ends_all_of_a_group(confined: Confined, mar
     appear(marker, 2)
     worker = await confined.runs.worker(run.id)
     signal_process(worker, signal.SIGKILL)
-    eventually(lambda: not running(worker.pid), timeout=20)
+    eventually(lambda: not running(worker.pid))
 
     async def quarantined() -> bool:
         await confined.runs.sup.reconcile()
         return (await confined.runs.sup.inspect(run.id)).state.value == "quarantined"
 
-    await eventually_async(quarantined, timeout=20)
+    await eventually_async(quarantined)
     await confined.runs.sup.resolve(run.id, "kill")
-    eventually(lambda: marker.alive() == [], timeout=20)
+    eventually(lambda: marker.alive() == [])
 
     async def swept() -> bool:
         await confined.runs.sup.reconcile()
         return groups_of(await directory_of(confined)) == []
 
-    await eventually_async(swept, timeout=20)
+    await eventually_async(swept)

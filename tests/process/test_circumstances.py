@@ -11,9 +11,9 @@ import pytest
 
 from durable_supervisor import Command, Supervisor
 from durable_supervisor.process.circumstances import circumstances
-from tests.process.test_reuse import is_free
+from tests.process.reuse import is_free
 from tests.process.test_zygote import alive, worker_pid
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 KEYS = """
 import ctypes, os
@@ -33,7 +33,7 @@ FIND_IT = f"{KEYS}\nprint(call(request_key, b'user', name, None, 0) > 0)"
 async def said(sup: Supervisor, script: str) -> bool:
     """As of when its worker is ready for another run, or gone."""
     run = await sup.start(Command(argv=[sys.executable, "-I", "-S", "-c", script]))
-    worker = worker_pid(await sup.wait(run.id, timeout=30))
+    worker = worker_pid(await sup.wait(run.id, timeout=PATIENCE))
     await eventually_async(lambda: is_free(worker) or not alive(worker))
     page = await sup.events(run.id)
     return "".join(event.text for event in page.events if event.kind == "output") == "True\n"
@@ -53,13 +53,12 @@ async def test_keys_of_one_run_are_not_found_by_the_next(state_dir: Path) -> Non
 def test_a_realtime_priority_is_one_of_them() -> None:
     """Not its policy alone."""
     before = circumstances()
-    for priority in ("1", "2"):
-        set_it = ["chrt", "--fifo", "--pid", priority, str(os.getpid())]
-        if subprocess.run(set_it, check=False, capture_output=True).returncode:
-            pytest.skip("no realtime priorities here")
-        try:
+    try:
+        for priority in ("1", "2"):
+            set_it = ["chrt", "--fifo", "--pid", priority, str(os.getpid())]
+            if subprocess.run(set_it, check=False, capture_output=True).returncode:
+                pytest.skip("no realtime priorities here")
             assert circumstances() != before
             before = circumstances()
-        finally:
-            if priority == "2":
-                os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    finally:  # or everything that later tests start would have the processors before all others
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

@@ -15,7 +15,7 @@ import pytest
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.locks import LockState, probe_lock
 from tests.process.gates import WAYS, command, worker
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 pytestmark = pytest.mark.parametrize("way", WAYS)
 
@@ -265,7 +265,7 @@ def test_the_program_controls_its_terminal(way: str) -> None:
     name = os.ttyname(slave)
     with subprocess.Popen(command(script, way), stdin=slave, start_new_session=True) as process:
         os.close(slave)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     read = b""
     while b"\n" not in read and select.select([master], [], [], 30)[0]:
         read += os.read(master, 1000)

@@ -9,6 +9,7 @@ import pytest
 
 from durable_supervisor import Command, Observer, Supervisor, SupervisorError
 from durable_supervisor.model.errors import ErrorCode
+from tests.support import PATIENCE
 
 JOURNAL = ("journal.db", "journal.db-wal", "journal.db-shm")
 PROGRAM = Command(argv=["sh", "-c", "echo done"], cwd="/")
@@ -18,7 +19,7 @@ async def finished(state_dir: Path, request_id: str) -> str:
     """The id of a run that has ended, with every file closed again."""
     async with Supervisor.open(state_dir) as supervisor:
         run = await supervisor.start(PROGRAM, request_id=request_id)
-        await supervisor.wait(run.id, timeout=30)
+        await supervisor.wait(run.id, timeout=PATIENCE)
     return run.id
 
 
@@ -44,7 +45,7 @@ async def assert_recovered(state_dir: Path, runs: dict[str, str]) -> None:
         for request_id, run_id in runs.items():
             again = await supervisor.start(PROGRAM, request_id=request_id)
             assert (again.id, again.admission) == (run_id, "existing")
-            assert (await supervisor.wait(run_id, timeout=30)).outcome is not None
+            assert (await supervisor.wait(run_id, timeout=PATIENCE)).outcome is not None
 
 
 async def test_an_older_journal_is_behind(state_dir: Path, tmp_path: Path) -> None:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import errno
+import os
+import sqlite3
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from durable_supervisor import Command, ErrorCode, RunState, Supervisor, SupervisorError
 from durable_supervisor.journal.connection import Journal
+from durable_supervisor.journal.thread import connect
 from durable_supervisor.process.threads import in_thread
+from durable_supervisor.supervisor.ownership_queue import take_in_turn
+from durable_supervisor.supervisor.state_dir import Ownership, StateDir
+from tests.support import PATIENCE
 
 _TOO_LARGE = 1 << 47  # bytes of a stack: more than there are addresses
 
@@ -41,6 +48,14 @@ async def test_a_pool_does_not_do_later_what_it_has_refused() -> None:
     assert done == ["behind it"]
 
 
+async def test_none_is_left_for_a_connection(tmp_path: Path) -> None:
+    path = tmp_path / "some.db"
+    with no_threads(), pytest.raises(OSError, match="unavailable") as caught:
+        await connect(partial(sqlite3.connect, path))
+    assert caught.value.errno == errno.EAGAIN
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("stays", [True, False])
 async def test_none_is_left_for_the_first_look_at_the_runs(state_dir: Path, stays: bool) -> None:
     opened = Journal.open
@@ -60,6 +75,18 @@ async def test_none_is_left_for_the_first_look_at_the_runs(state_dir: Path, stay
         pass
 
 
+async def test_nobody_waits_in_line_without_one(state_dir: Path) -> None:
+    place = StateDir(str(state_dir))
+    owner = Ownership.try_take(place)
+    assert owner is not None
+    before = os.listdir("/proc/self/fd")
+    with no_threads(), pytest.raises(SupervisorError) as caught:
+        await take_in_turn(place, PATIENCE, lambda: None)
+    assert (caught.value.code, caught.value.retryable) == (ErrorCode.BUSY, True)
+    assert os.listdir("/proc/self/fd") == before
+    owner.release()
+
+
 async def test_a_directory_is_opened_when_there_are_threads_again(state_dir: Path) -> None:
     with no_threads(), pytest.raises(SupervisorError) as caught:
         await Supervisor.open(state_dir)
@@ -67,4 +94,4 @@ async def test_a_directory_is_opened_when_there_are_threads_again(state_dir: Pat
     assert "thread" in caught.value.message
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(Command(argv=["true"]))
-        assert (await sup.wait(run.id, timeout=30)).state is RunState.FINISHED
+        assert (await sup.wait(run.id, timeout=PATIENCE)).state is RunState.FINISHED

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Command, ErrorCode, RunState, Supervisor, SupervisorError, run
+from tests.support import PATIENCE
 
 
 @pytest.mark.parametrize("queued", [False, True])
@@ -45,6 +46,6 @@ async def test_an_interpreter_that_is_gone(
             await sup.stop(before.id, grace=0)
         again = await sup.start(asked, request_id="one")
         assert (again.id, again.attempt) == (refused.id, 2)
-        ended = await sup.wait(again.id, timeout=30)
+        ended = await sup.wait(again.id, timeout=PATIENCE)
         assert ended.outcome is not None
         assert ended.outcome.code == 3

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,65 +13,17 @@ import pytest
 from durable_supervisor import Command, Observer, RunState, Supervisor, Terminal
 from durable_supervisor.model.view import RunView
 from durable_supervisor.process import inotify
-from durable_supervisor.process.identity import read_stat
-from durable_supervisor.process.pulse import Pulse
 from durable_supervisor.process.tree import children_of
 from durable_supervisor.supervisor import spare
-from tests.process.test_zygote import alive, worker_pid, zygotes
+from tests.process.reuse import a_free_worker, busy, ended, free_workers, is_free, text_of
+from tests.process.test_zygote import alive, worker_pid
 from tests.support import eventually_async
-
-_FREE = {"0", "1", "2", "5"}  # what a worker without a run has open: stdio, and where the next run comes
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Free workers are let go of only where a test is about that: a busy machine may take its time."""
     monkeypatch.setattr(spare, "_IDLE_SECONDS", 600)
-
-
-@asynccontextmanager
-async def busy(state_dir: Path) -> AsyncIterator[Supervisor]:
-    async with Supervisor.open(state_dir, zygote=True) as sup:
-        yield sup
-
-
-async def ended(sup: Supervisor, *argv: str, **options: Any) -> RunView:
-    """A run that is over, and its worker waiting for another one or gone: else the next run had a new one."""
-    run = await sup.start(Command(argv=list(argv), **options))
-    seen = await sup.wait(run.id, timeout=60)
-    worker = worker_pid(seen)
-    await eventually_async(lambda: is_free(worker) or not alive(worker))
-    return seen
-
-
-async def text_of(sup: Supervisor, run: RunView) -> str:
-    page = await sup.events(run.id)
-    assert [event.seq for event in page.events] == list(range(1, len(page.events) + 1))
-    return "".join(event.text for event in page.events if event.kind == "output")
-
-
-def free_workers() -> list[int]:
-    """Those that are waiting for their next run."""
-    return [pid for zygote in zygotes() for pid in children_of(zygote) if is_free(pid)]
-
-
-def is_free(pid: int) -> bool:
-    """Has it nothing open but stdio, the socket on which its next run comes, and what /proc has of it?"""
-    try:
-        opened = {fd: os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
-    except OSError:
-        return False
-    return {fd for fd, path in opened.items() if not path.startswith(f"/proc/{pid}/")} == _FREE
-
-
-async def a_free_worker(sup: Supervisor) -> int:
-    """The only one.  Runs are made until one was short enough to leave its worker for the next."""
-
-    async def left_by_a_run() -> int:
-        worker = worker_pid(await ended(sup, "true"))
-        return worker if free_workers() == [worker] else 0
-
-    return int(await eventually_async(left_by_a_run, timeout=60))
 
 
 async def test_runs_in_a_row_share_a_worker_and_nothing_else(state_dir: Path) -> None:
@@ -169,108 +118,6 @@ async def test_the_worker_of_a_longer_run_ends_with_it(state_dir: Path) -> None:
         await eventually_async(lambda: not alive(worker))
 
 
-async def test_a_free_worker_minds_no_signal_that_a_worker_may_get(state_dir: Path) -> None:
-    async with busy(state_dir) as sup:
-        worker = await a_free_worker(sup)
-        for signo in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT):
-            os.kill(worker, signo)
-        run = await ended(sup, "sh", "-c", "exit 6")
-        assert worker_pid(run) == worker
-        assert run.outcome is not None
-        assert (run.outcome.kind, run.outcome.code) == ("exited", 6)
-
-
-async def test_a_free_worker_that_was_killed_is_nobodys_loss(state_dir: Path) -> None:
-    async with busy(state_dir) as sup:
-        for number in range(3):
-            worker = await a_free_worker(sup)
-            os.kill(worker, signal.SIGKILL)
-            await eventually_async(lambda pid=worker: not alive(pid))  # type: ignore[misc]
-            run = await ended(sup, "sh", "-c", f"exit {number}")
-            assert worker_pid(run) != worker
-            assert run.outcome is not None
-            assert run.outcome.code == number
-
-
-async def test_a_free_worker_that_stands_still_gets_no_run(state_dir: Path) -> None:
-    async with busy(state_dir) as sup:
-        worker = await a_free_worker(sup)
-        os.kill(worker, signal.SIGSTOP)
-        await eventually_async(lambda: (stat := read_stat(worker)) is not None and stat.state == "T")
-        run = await ended(sup, "sh", "-c", "exit 7")
-        assert worker_pid(run) != worker
-        assert run.outcome is not None
-        assert run.outcome.code == 7
-        os.kill(worker, signal.SIGCONT)
-        await eventually_async(lambda: not alive(worker))
-
-
-@pytest.mark.parametrize("then", [signal.SIGCONT, signal.SIGKILL])
-async def test_stopped_with_its_next_run_in_its_socket_it_alone_has_that_run(
-    state_dir: Path, tmp_path: Path, then: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    book = tmp_path / "book"
-    command = Command(argv=["sh", "-c", 'echo ran >>"$1"; exit 7', "sh", str(book)])
-    async with busy(state_dir) as sup:
-        worker = await a_free_worker(sup)
-        monkeypatch.setattr(Pulse, "stands_still", _stop_just_after_the_look)
-        starting = asyncio.ensure_future(sup.start(command, request_id="one"))
-        await eventually_async(lambda: (stat := read_stat(worker)) is not None and stat.state == "T")
-        monkeypatch.undo()
-        again = asyncio.ensure_future(sup.start(command, request_id="one"))
-        assert (await sup.list()).runs[0].state is RunState.STARTING
-        os.kill(worker, then)
-        run = await starting
-        assert (await again).id == run.id
-        seen = await sup.wait(run.id, timeout=30)
-        if seen.state is RunState.NOT_STARTED:  # `again` came before that was known
-            await sup.start(command, request_id="one")
-            seen = await sup.wait(run.id, timeout=30)
-        assert (seen.attempt, worker_pid(seen) == worker) == (
-            (1, True) if then is signal.SIGCONT else (2, False)
-        )
-        assert seen.outcome is not None
-        assert seen.outcome.code == 7
-        assert book.read_text() == "ran\n"
-
-
-def _stop_just_after_the_look(pulse: Pulse) -> bool:
-    os.kill(pulse.pid, signal.SIGSTOP)
-    return False
-
-
-async def test_it_needs_no_zygote_any_more(state_dir: Path) -> None:
-    async with busy(state_dir) as sup:
-        worker = await a_free_worker(sup)
-        (zygote,) = zygotes()
-        os.kill(zygote, signal.SIGKILL)
-        await eventually_async(lambda: not alive(zygote))
-        run = await ended(sup, "true")
-        assert worker_pid(run) == worker
-
-
-async def test_killed_at_its_second_run_it_takes_only_that_one_along(state_dir: Path) -> None:
-    async with busy(state_dir) as sup:
-        first = await ended(sup, "sh", "-c", "exit 3")
-        worker = await a_free_worker(sup)
-        second = await sup.start(Command(argv=["sleep", "3131"]))
-        assert worker_pid(await sup.inspect(second.id)) == worker
-        os.kill(worker, signal.SIGKILL)
-        lost = await eventually_async(lambda: _settled(sup, second.id))
-        assert lost.state is RunState.QUARANTINED
-        again = await sup.inspect(first.id)
-        assert again.state is RunState.FINISHED
-        assert again.outcome is not None
-        assert again.outcome.code == 3
-        assert again.live is None
-        await sup.resolve(second.id, "kill", note="of a test")
-
-
-async def _settled(sup: Supervisor, run: str) -> RunView | None:
-    seen = await sup.inspect(run)
-    return None if seen.state is RunState.RUNNING else seen
-
-
 @pytest.mark.parametrize("watches", ["left", "used up"])
 async def test_who_owns_nothing_hears_of_the_end_though_the_process_stays(
     state_dir: Path, watches: str, monkeypatch: pytest.MonkeyPatch
@@ -331,7 +178,7 @@ async def test_nothing_is_left_of_many(state_dir: Path, monkeypatch: pytest.Monk
             for batch in range(batches):
                 await asyncio.gather(*(one(batch * 8 + number) for number in range(8)))
             await eventually_async(lambda: free_workers() == [])
-            return len(os.listdir("/proc/self/fd"))
+            return len(os.listdir("/proc/self/fd")) - sup._dispatcher._next_log.is_there
 
         before = await many(2)
         pids.clear()

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
+import socket
 from pathlib import Path
+
+import pytest
 
 from durable_supervisor import Command, RunState, Supervisor
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.tree import children_of
+from durable_supervisor.supervisor.spawn import spawn_zygote
 from tests.conftest import eventually, eventually_async
 from tests.process.handover import LISTENER, check_goes_on
+from tests.support import PATIENCE, is_log, is_next_log
+
+BELL = "anon_inode:[eventfd]"  # by which an idle worker asks for what it could share
+IMAGE = "/memfd:worker-memory"  # what idle workers share, as /proc has it among the descriptors of each
 
 
 def zygotes() -> list[int]:
@@ -35,7 +44,7 @@ def alive(pid: int) -> bool:
 async def warm_up(sup: Supervisor) -> None:
     """One run, by a worker that is not free for another: its memory may hold an input."""
     run = await sup.start(Command(argv=["true"], stdin="open"))
-    await sup.wait(run.id, timeout=20)
+    await sup.wait(run.id, timeout=PATIENCE)
 
 
 def worker_pid(view: object) -> int:
@@ -45,7 +54,7 @@ def worker_pid(view: object) -> int:
 async def test_workers_are_the_zygotes_children_and_report_like_any_other(state_dir: Path) -> None:
     async with Supervisor.open(state_dir, zygote=True) as sup:
         run = await sup.start(Command(argv=["sh", "-c", "echo $$; exit 5"]))
-        final = await sup.wait(run.id, timeout=20)
+        final = await sup.wait(run.id, timeout=PATIENCE)
         assert final.outcome is not None
         assert final.outcome.code == 5
         live = await sup.start(Command(argv=["sleep", "3131"]))
@@ -71,9 +80,9 @@ async def test_a_killed_zygote_is_made_anew(state_dir: Path) -> None:
         os.kill(zygote, signal.SIGKILL)
         await eventually_async(lambda: not alive(zygote))
         second = await sup.start(Command(argv=["true"]))
-        assert (await sup.wait(second.id, timeout=20)).outcome is not None
+        assert (await sup.wait(second.id, timeout=PATIENCE)).outcome is not None
         third = await sup.start(Command(argv=["true"]))
-        assert (await sup.wait(third.id, timeout=20)).outcome is not None
+        assert (await sup.wait(third.id, timeout=PATIENCE)).outcome is not None
         assert zygote not in zygotes()
         assert len(zygotes()) == 1
         assert (await sup.inspect(first.id)).state is RunState.RUNNING
@@ -89,7 +98,7 @@ async def test_a_silent_zygote_is_ended_and_the_run_started_by_exec_once(
         (zygote,) = zygotes()
         os.kill(zygote, signal.SIGSTOP)
         run = await sup.start(Command(argv=["sh", "-c", f"echo ran >> '{ledger}'"]))
-        final = await sup.wait(run.id, timeout=20)
+        final = await sup.wait(run.id, timeout=PATIENCE)
         assert final.outcome is not None
         assert not alive(zygote)
         page = await sup.events(run.id)
@@ -105,7 +114,7 @@ def handed_over(known: set[Path]) -> int | None:
             log = link.readlink()
         except OSError:
             continue
-        if log.suffix == ".log" and log.parent.parent.name == "runs" and log not in known:
+        if is_log(str(log)) and log not in known and not is_next_log(link.name):
             return int(link.name)
     return None
 
@@ -121,14 +130,14 @@ async def test_a_copy_of_the_lock_that_is_only_passing_costs_no_run(state_dir: P
         copy = os.dup(await eventually_async(lambda: handed_over(known)))
         await eventually_async(lambda: not alive(zygote))
         asyncio.get_running_loop().call_later(0.05, os.close, copy)
-        assert (await sup.wait((await start).id, timeout=20)).outcome is not None
+        assert (await sup.wait((await start).id, timeout=PATIENCE)).outcome is not None
 
 
 async def test_without_a_zygote_there_is_none(state_dir: Path) -> None:
     async with Supervisor.open(state_dir, zygote=False) as sup:
         for _ in range(3):
             run = await sup.start(Command(argv=["true"]))
-            await sup.wait(run.id, timeout=20)
+            await sup.wait(run.id, timeout=PATIENCE)
         assert zygotes() == []
 
 
@@ -141,7 +150,7 @@ def the_waiting_worker() -> list[int]:
                 links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
             except OSError:
                 continue
-            if alive(pid) and links and not any(link.endswith(".log") for link in links):
+            if alive(pid) and links and not any(map(is_log, links)):
                 found.append(pid)
     return found if len(found) == 1 else []
 
@@ -166,7 +175,7 @@ async def test_a_waiting_worker_that_was_killed_is_nobodys_loss(state_dir: Path)
             os.kill(waiting, signal.SIGKILL)
             await eventually_async(lambda pid=waiting: not alive(pid))  # type: ignore[misc]
             run = await sup.start(Command(argv=["sh", "-c", f"exit {number}"], stdin="open"))
-            final = await sup.wait(run.id, timeout=20)
+            final = await sup.wait(run.id, timeout=PATIENCE)
             assert final.outcome is not None
             assert final.outcome.code == number
 
@@ -176,12 +185,12 @@ async def test_what_a_worker_rehearsed_shows_nowhere(state_dir: Path) -> None:
         await warm_up(sup)
         await eventually_async(the_waiting_worker)
         run = await sup.start(Command(argv=["sh", "-c", "ls -l /proc/self/fd /proc/$PPID/fd; kill -l"]))
-        final = await sup.wait(run.id, timeout=20)
+        final = await sup.wait(run.id, timeout=PATIENCE)
         assert final.receipt is not None
         page = await sup.events(run.id)
         assert [event.seq for event in page.events] == list(range(1, len(page.events) + 1))
         text = "".join(event.text for event in page.events if event.kind == "output")
-        assert "memfd" not in text
+        assert "memfd" not in text.replace(IMAGE, "")
         assert final.receipt["stop"] is None
 
 
@@ -192,9 +201,24 @@ async def test_a_waiting_worker_that_stands_still_gets_no_run(state_dir: Path) -
         os.kill(waiting, signal.SIGSTOP)
         await eventually_async(lambda: (stat := read_stat(waiting)) is not None and stat.state == "T")
         run = await sup.start(Command(argv=["sh", "-c", "exit 7"]))
-        final = await sup.wait(run.id, timeout=20)
+        final = await sup.wait(run.id, timeout=PATIENCE)
         assert worker_pid(final) != waiting
         assert final.outcome is not None
         assert final.outcome.code == 7
         os.kill(waiting, signal.SIGCONT)
         await eventually_async(lambda: not alive(waiting))
+
+
+@pytest.mark.parametrize("most", [12, 16, 18, 20])
+def test_a_zygote_with_few_descriptors_serves_all_the_same(most: int) -> None:
+    """It comes to lack them somewhere in what it goes through before there are workers."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    channel, other_end = socket.socketpair()
+    with ours, channel, other_end, open(os.devnull) as log:
+        with theirs:
+            zygote = spawn_zygote(theirs.fileno())
+        resource.prlimit(zygote, resource.RLIMIT_NOFILE, (most, most))
+        socket.send_fds(ours, [b"run"], [log.fileno(), channel.fileno()])
+        ours.settimeout(PATIENCE)
+        assert ours.recv(256).startswith(b"run pid ")
+    os.waitpid(zygote, 0)

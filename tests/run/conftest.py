@@ -30,7 +30,7 @@ class Caller:
 
     async def run(self, argv: list[str], *, input: Any = None, **options: Any) -> RunResult:  # noqa: A002
         """``options``: those of `run`, and fields of `Command`."""
-        fields = {name: options.pop(name) for name in list(options) if name in Command.__slots__}
+        fields = {name: options.pop(name) for name in list(options) if name in Command.FIELDS}
         command = Command(argv=argv, **fields)
         options["supervisor"] = self.supervisor
         if self.kind == "sync":

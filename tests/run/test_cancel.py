@@ -28,10 +28,9 @@ from durable_supervisor.api.errand import Errand
 from tests.contract.hosts import refused
 from tests.contract.runs import Marker, gone
 from tests.run.conftest import Caller
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.05; done"
-PATIENCE = 20.0
 Ts = TypeVarTuple("Ts")
 
 
@@ -42,7 +41,7 @@ async def ended(work: Awaitable[Any]) -> Any:
 
 
 async def appeared(marker: Marker, count: int = 1) -> None:
-    await eventually_async(lambda: len(marker.alive()) >= count, timeout=PATIENCE)
+    await eventually_async(lambda: len(marker.alive()) >= count)
 
 
 async def test_a_token_ends_it_with_a_result(caller: Caller, marker: Marker) -> None:
@@ -117,7 +116,7 @@ async def test_a_second_cancellation_skips_the_grace(tasks: Caller, marker: Mark
         (mine,) = [one for one in runs if one.request_id == tasks.face.id("two")]
         return mine.state is RunState.STOPPING
 
-    await eventually_async(stopping, timeout=PATIENCE)
+    await eventually_async(stopping)
     assert not task.done()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

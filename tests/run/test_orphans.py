@@ -24,9 +24,7 @@ from tests.contract.hosts import HostScript, refused
 from tests.contract.runs import Marker, appear, gone
 from tests.run.conftest import Caller
 from tests.service.daemons import Service
-from tests.support import eventually, eventually_async
-
-PATIENCE = 30.0
+from tests.support import PATIENCE, eventually, eventually_async
 
 
 async def worker_of(caller: Caller, request_id: str) -> int:
@@ -43,7 +41,7 @@ async def test_a_killed_worker_is_unknown_and_leaves_nothing(caller: Caller, mar
     request_id = caller.face.id("lost")
     script = f"setsid sleep {marker} & echo dying >&2; sleep {marker}; exit 3"
     task = asyncio.create_task(caller.sh(script, request_id=request_id))
-    await eventually_async(lambda: marker.alive(), timeout=PATIENCE)
+    await eventually_async(lambda: marker.alive())
     worker = await worker_of(caller, request_id)
     await said(caller, request_id)
     os.kill(worker, signal.SIGKILL)
@@ -80,7 +78,7 @@ async def said(caller: Caller, request_id: str) -> None:
         (mine,) = [one for one in runs if one.request_id == request_id]
         return any(event.data for event in (await caller.face.sup.events(mine.id)).events)
 
-    await eventually_async(seen, timeout=PATIENCE)
+    await eventually_async(seen)
 
 
 async def test_a_detached_run_of_a_killed_worker_is_the_operators(sup: Supervisor, marker: Marker) -> None:
@@ -128,7 +126,7 @@ async def test_a_stopped_worker_does_not_hold_up_the_call(
     command = Command(argv=["sleep", str(marker)])
     call = run(command, supervisor=sup, limits=Limits(timeout=1, grace=0.1), request_id="silent")
     task = asyncio.create_task(call)
-    await eventually_async(lambda: marker.alive(), timeout=PATIENCE)
+    await eventually_async(lambda: marker.alive())
     (one,) = (await sup.list()).runs
     worker = (await sup.inspect(one.id)).worker
     assert worker is not None
@@ -148,7 +146,7 @@ async def test_a_supervisor_that_is_closed_under_a_call(state_dir: Path, marker:
     """Its worker is told to end it, so that nothing goes on for as long as this process lives."""
     async with Supervisor.open(state_dir) as sup:
         task = asyncio.create_task(run(Command(argv=["sleep", str(marker)]), supervisor=sup))
-        await eventually_async(lambda: marker.alive(), timeout=PATIENCE)
+        await eventually_async(lambda: marker.alive())
     async with refused(ErrorCode.SUPERVISOR_CLOSED):
         await task
     gone(marker)
@@ -159,7 +157,7 @@ async def test_a_service_that_is_gone_under_a_call(state_dir: Path, marker: Mark
     with Service(state_dir) as service:
         client = await AsyncClient.connect(state_dir, reconnect=0)
         task = asyncio.create_task(run(Command(argv=["sleep", str(marker)]), supervisor=client))
-        await eventually_async(lambda: marker.alive(), timeout=PATIENCE)
+        await eventually_async(lambda: marker.alive())
         service.process.kill()
         async with refused(ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.SUBMISSION_INDETERMINATE):
             await task

@@ -142,7 +142,7 @@ print("left")
     assert await asyncio.to_thread(script, code, state_dir) == "left\n"
     async with Supervisor.open(state_dir) as sup:
         (one,) = (await sup.list()).runs
-        seen = await sup.wait(one.id, timeout=30)
+        seen = await sup.wait(one.id, timeout=PATIENCE)
     assert seen.receipt is not None
     assert seen.outcome is not None
     assert seen.outcome.kind == "cancelled"

@@ -23,9 +23,7 @@ from durable_supervisor import (
 from tests.contract.hosts import refused
 from tests.contract.runs import Marker, gone
 from tests.run.conftest import Caller
-from tests.support import eventually_async
-
-PATIENCE = 30.0
+from tests.support import PATIENCE, eventually_async
 
 
 @pytest.fixture
@@ -92,7 +90,7 @@ async def test_terminating_it(answers: Any, marker: Marker) -> None:
 
 async def test_closing_ends_it_and_is_idempotent(answers: Any, marker: Marker) -> None:
     process = await spawn(Command(argv=["sleep", str(marker)]), supervisor=answers)
-    await eventually_async(lambda: marker.alive(), timeout=PATIENCE)
+    await eventually_async(lambda: marker.alive())
     await asyncio.gather(process.close(), process.close())
     gone(marker)
     await process.close()
@@ -159,7 +157,7 @@ async def test_a_stdin_of_its_own(sup: Supervisor) -> None:
 async def test_a_token(sup: Supervisor, marker: Marker) -> None:
     token = CancellationToken()
     async with spawn(Command(argv=["sleep", str(marker)]), token=token, supervisor=sup) as process:
-        await eventually_async(lambda: marker.alive(), timeout=PATIENCE)
+        await eventually_async(lambda: marker.alive())
         token.cancel()
         assert (await process.wait(PATIENCE)).reason is OutcomeKind.CANCELLED
         gone(marker)

@@ -26,14 +26,13 @@ from durable_supervisor.api.lines import LINE_BYTES, Line, Lines
 from tests.contract.hosts import refused
 from tests.contract.runs import Marker, check_gapless, gone
 from tests.run.conftest import Caller
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
-PATIENCE = 30.0
 FLOOD = "import os\nwhile True: os.write(1, b'x' * 65536)"
 
 
 def streamed(caller: Caller, argv: list[str], *, capture: bool = False, **options: Any) -> Stream:
-    fields = {name: options.pop(name) for name in list(options) if name in Command.__slots__}
+    fields = {name: options.pop(name) for name in list(options) if name in Command.FIELDS}
     return stream(Command(argv=argv, **fields), capture=capture, supervisor=caller.supervisor, **options)
 
 
@@ -75,7 +74,7 @@ async def test_leaving_early_leaves_nothing(tasks: Caller, marker: Marker) -> No
 async def test_an_error_in_the_body_is_the_callers(tasks: Caller, marker: Marker) -> None:
     async def failing() -> None:
         async with streamed(tasks, ["sleep", str(marker)]):
-            await eventually_async(lambda: marker.alive(), timeout=PATIENCE)
+            await eventually_async(lambda: marker.alive())
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -143,7 +142,7 @@ async def standstill_of(sup: Supervisor, run_id: str) -> None:
     async def printed() -> bool:
         return any(event.data for event in (await sup.events(run_id)).events)
 
-    await eventually_async(printed, timeout=PATIENCE)
+    await eventually_async(printed)
 
 
 async def test_called_off_before_its_start(sup: Supervisor) -> None:

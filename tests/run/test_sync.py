@@ -27,9 +27,7 @@ from durable_supervisor import (
 )
 from tests.contract.hosts import HostScript, refused
 from tests.contract.runs import Marker, appear, gone
-from tests.support import eventually
-
-PATIENCE = 30.0
+from tests.support import PATIENCE, eventually
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support import reap_state_dir
+from tests.support import PATIENCE, reap_state_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,5 +52,5 @@ def hosted(folder: Path, **env: str) -> Iterator[str]:
         assert process.poll() is None, (folder / "service.log").read_text()
         assert (folder / "service.log").read_text() == ""
     finally:
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE)
         reap_state_dir(state)

@@ -15,7 +15,7 @@ from durable_supervisor import Command, Supervisor
 from durable_supervisor.server.server import Server
 from durable_supervisor.wire.documents import validate
 from tests.server.http import Events, Http, Message, following, raw
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 from tests.unit.runlog_helpers import work_of_this_process
 
 TICKS = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo tick $i; sleep .01; done"
@@ -182,7 +182,7 @@ async def test_a_follower_that_reads_nothing_is_dropped(sup: Supervisor) -> None
         def dropped() -> bool:
             return server.waiting == 0
 
-        await eventually_async(dropped, timeout=20)
+        await eventually_async(dropped)
         got = bytearray()
         while True:
             try:
@@ -215,6 +215,23 @@ async def test_a_slow_follower_is_not_dropped(http: Http, server: Server) -> Non
             if reader_bytes % 20 == 0:
                 await asyncio.sleep(0.02)  # the slowness is what is tested
     assert messages[-1].event == "end"
+
+
+async def test_a_service_that_drains_breaks_no_message_off(http: Http, server: Server) -> None:
+    """Its last word comes behind the message that a slow follower has got a part of."""
+    run_id = await http.start("sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x")
+    await http.wait(run_id)
+    async with following(server.path, f"/v1/runs/{run_id}/follow") as events:
+        messages = [message for message in [await events.next()] if message is not None]
+        await eventually_async(lambda: server.waiting == 1)
+        draining = asyncio.create_task(server.drain())
+        messages += await events.all()
+        await draining
+    assert messages[-1].event == "bye"
+    assert ids(messages) == list(range(1, len(messages)))
+    whole = (await http.get(f"/v1/runs/{run_id}/events?limit=1000")).json()["events"]
+    assert [message.data for message in messages[:-1]] == whole[: len(messages) - 1]
+    assert len(messages) <= len(whole)
 
 
 async def test_followers_are_sent_away_when_the_service_drains(http: Http, server: Server) -> None:
@@ -283,6 +300,6 @@ async def test_all_followers_of_a_run_share_one_line_to_its_worker(sup: Supervis
     await eventually_async(lambda: all(len(numbers) >= 3 for numbers in seen))
     assert len(os.listdir("/proc/self/fd")) < before + 50  # some are a log that is being read just now
     await sup.write_stdin(run.id, b"go\n")
-    await asyncio.wait_for(asyncio.gather(*readers), 30)
+    await asyncio.wait_for(asyncio.gather(*readers), PATIENCE)
     head = (await sup.inspect(run.id)).head
     assert all(numbers == list(range(1, head + 1)) for numbers in seen)

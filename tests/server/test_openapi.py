@@ -21,6 +21,7 @@ from durable_supervisor.server.app import all_routes
 from durable_supervisor.server.openapi import describe, served
 from tests.server.hosted import hosted
 from tests.server.http import Http
+from tests.support import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 # More of them: DURABLE_SUPERVISOR_API_EXAMPLES=500 make test TESTS=tests/server/test_openapi.py
@@ -58,7 +59,7 @@ class _UnixConnection(HTTPConnection):
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(30)
+        self.sock.settimeout(PATIENCE)
         self.sock.connect(self.path)
 
 

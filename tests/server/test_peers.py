@@ -23,6 +23,7 @@ from durable_supervisor.server.peers import (
 )
 from durable_supervisor.server.server import Server
 from tests.server.http import Http
+from tests.support import PATIENCE
 
 OPERATOR = Caller(1)
 ALICE = Caller(2, "ci", "alice", "default")
@@ -123,7 +124,7 @@ class User:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=PATIENCE)
         self.process.stdout.close()
 
 

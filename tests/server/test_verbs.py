@@ -216,7 +216,10 @@ async def test_everything_of_a_start_arrives(http: Http, tmp_path: Path) -> None
     assert "".join(event["text"] for event in events) == f"{tmp_path}\n0027\nby host 1 [redacted]\n"
 
 
-async def test_the_same_request_over_the_socket_and_in_process(http: Http, sup: Supervisor) -> None:
+@pytest.mark.parametrize("detour", ["", "/", "/./x/.."])
+async def test_the_same_request_over_the_socket_and_in_process(
+    http: Http, sup: Supervisor, detour: str
+) -> None:
     """With the caller's facts sent along it is the same request, whichever way it came."""
     import os
 
@@ -224,7 +227,7 @@ async def test_the_same_request_over_the_socket_and_in_process(http: Http, sup: 
     from durable_supervisor.process.caller import read_umask
 
     run = await sup.start(Command(argv=["true"], inherit_env=["HOME"]), request_id="same")
-    host = {"environ": dict(os.environ), "cwd": os.getcwd(), "umask": read_umask()}
+    host = {"environ": dict(os.environ), "cwd": os.getcwd() + detour, "umask": read_umask()}
     body = {"command": {"argv": ["true"], "inherit_env": ["HOME"]}, "request_id": "same", "host": host}
     answer = await http.post("/v1/start", body)
     assert (answer.status, answer.json()["run_id"]) == (200, run.id)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cli.helpers import SOURCE
-from tests.service.daemons import PATIENCE, until
+from tests.service.daemons import until
 from tests.support import eventually
 
 SYSTEMD = "/lib/systemd/systemd"
@@ -58,7 +58,7 @@ class Systemd:
 
     def until(self, **wanted: str) -> None:
         """Wait; its bus is not there from the first moment."""
-        eventually(lambda: self.show(*wanted) == wanted, PATIENCE)
+        eventually(lambda: self.show(*wanted) == wanted)
 
 
 def unified_cgroups() -> Path | None:

@@ -17,8 +17,8 @@ import pytest
 from durable_supervisor.wire.documents import validate
 from tests.cli.helpers import COMMAND, environment
 from tests.service.conftest import Serve
-from tests.service.daemons import PATIENCE, ROOT_LEAVE, Service, ask, tree_state, until
-from tests.support import eventually, running
+from tests.service.daemons import ROOT_LEAVE, Service, ask, tree_state, until
+from tests.support import PATIENCE, eventually, running
 
 ECHO = ("sh", "-c", "echo up; read line; echo got $line; exit 3")
 

@@ -192,7 +192,7 @@ def crowd(path: str, run: str, size: int) -> Iterator[list[socket.socket]]:
             others = []
             for number in range(size):
                 one = ending.enter_context(socket.socket(socket.AF_UNIX))
-                one.settimeout(30)
+                one.settimeout(PATIENCE)
                 one.connect(path)
                 send(one, said[number % len(said)])
                 if number % 3 == 0:
@@ -231,7 +231,7 @@ async def use(state_dir: Path, rounds: int) -> None:
 async def a_whole_life(client: AsyncClient, request_id: str) -> None:
     command = Command(argv=["echo", request_id])
     run = await answered(lambda: client.start(command, request_id=request_id))
-    seen = await answered(lambda: client.wait(run.id, timeout=30))
+    seen = await answered(lambda: client.wait(run.id, timeout=PATIENCE))
     assert seen.state is RunState.FINISHED
     page = await answered(lambda: client.events(run.id))
     check_gapless(page.events)

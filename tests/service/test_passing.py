@@ -9,6 +9,7 @@ from tests.cli.helpers import Cli
 from tests.contract.lines import Yard
 from tests.service.conftest import Serve
 from tests.service.daemons import Service, until
+from tests.support import PATIENCE
 
 ONE = ("--max-concurrent-runs", "1")
 
@@ -74,7 +75,7 @@ def test_who_was_let_go_and_never_told_is_told_by_whoever_comes(
     for name in ("one", "two", "three"):
         ask(first, yard, name)
     yard.release("one")
-    first.process.wait(30)
+    first.process.wait(PATIENCE)
     assert cli("reconcile").code == 0
     until(lambda: yard.signed_in() == ["one", "two"], "its slot was its own already")
     second = serve(*ONE)

@@ -17,7 +17,7 @@ from durable_supervisor import AsyncClient, Kind, RunState
 from tests.contract.hosts import HostScript
 from tests.service.daemons import Service
 from tests.service.users import KNOCK, TRY_EVERYTHING, as_user
-from tests.support import reap_state_dir
+from tests.support import PATIENCE, reap_state_dir
 
 SERVICE, ALICE, BOB, STRANGER, GROUP = 65534, 65533, 65532, 65531, 65530
 NOBODYS = "0123456789abcdef"
@@ -116,7 +116,7 @@ async def check_the_operators_view(service: Service, runs: dict[str, str]) -> No
             assert (await operator.inspect(run)).state is RunState.RUNNING
             assert [view.id for view in (await operator.list(owner=name)).runs] == [run]
             await operator.write_stdin(run, b"bye\n", eof=True)
-            assert (await operator.wait(run, timeout=30)).outcome is not None
+            assert (await operator.wait(run, timeout=PATIENCE)).outcome is not None
             events = [event async for event in operator.follow(run)]
             assert b"".join(event.data for event in events) == b"word of %s\nbye\n" % name.encode()
             asked = [event.detail["op"] for event in events if event.kind == Kind.CONTROL_RECEIVED]

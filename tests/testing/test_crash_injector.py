@@ -13,7 +13,7 @@ from durable_supervisor.testing import CrashInjector, FakeProgram, FakePrograms,
 from durable_supervisor.testing.crash import points
 from durable_supervisor.testing.leftovers import attempts, groups_of, leaked, survivors
 from tests.policy.resources import needs_group
-from tests.support import reap_state_dir
+from tests.support import PATIENCE, reap_state_dir
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_the_host_dies_at_its_point_and_nothing_runs_twice(
     program.open("go")
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(program.command(), request_id="r-1")
-        seen = await sup.wait(run.id, timeout=20)
+        seen = await sup.wait(run.id, timeout=PATIENCE)
     assert seen.outcome is not None
     assert seen.outcome.code == 4
     assert program.once().code == 4

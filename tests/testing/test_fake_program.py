@@ -12,7 +12,7 @@ import pytest
 
 from durable_supervisor import Policy, Supervisor, run
 from durable_supervisor.testing import FakePrograms
-from tests.support import eventually, running
+from tests.support import PATIENCE, eventually, running
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_it_waits_for_gates_and_signals_and_ignores_what_it_shall(fake: FakeProg
         eventually(lambda: program.once().signals == ["USR1"])
         assert program.once().marks == ["ready"]
         program.open("go")
-        assert process.wait(20) == 3
+        assert process.wait(PATIENCE) == 3
     assert program.once().marks == ["ready", "went"]
 
 
@@ -71,7 +71,7 @@ def test_it_dies_of_signals_as_any_program(fake: FakePrograms, signo: signal.Sig
     with subprocess.Popen([program.path], stderr=subprocess.PIPE) as process:
         program.wait_for("ready")
         process.send_signal(signo)
-        assert process.communicate(timeout=20)[1] == b""
+        assert process.communicate(timeout=PATIENCE)[1] == b""
     assert process.returncode == -signo
 
 
@@ -80,7 +80,7 @@ def test_it_dies_of_a_closed_pipe(fake: FakePrograms) -> None:
     with subprocess.Popen([program.path], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.close()
-        assert process.wait(20) == -signal.SIGPIPE
+        assert process.wait(PATIENCE) == -signal.SIGPIPE
 
 
 def test_children_outlive_it_until_they_are_ended(fake: FakePrograms) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,25 @@ def test_a_secret_of_eight_bytes_is_taken() -> None:
 @pytest.mark.parametrize("value", ["\0" * 9, "\ud800" * 9, 123456789, b"123456789", None])
 def test_a_secret_is_a_string_without_nul(value: Any) -> None:
     refused(lambda: Command(argv=["x"], secrets=[value]), "secrets")
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("argv", ["", 0, [], False, {}, b"", None]),
+        ("cwd", ["", 0, [], False, {}, b""]),
+        ("env", ["", 0, [], (), False, b"", None]),
+        ("secret_env", ["", 0, [], (), False, b"", None]),
+        ("inherit_env", ["", 0, False, {}, None]),
+        ("secrets", ["", 0, False, {}, None]),
+        ("stdin", ["", 0, [], False, {}]),
+        ("pty", ["", 0, [], False, {}, b""]),
+        ("redact_tokens", ["", 0, 1, [], {}, None]),
+    ],
+)
+def test_nothing_of_another_kind_stands_for_a_default(field: str, values: list[Any]) -> None:
+    for value in values:
+        refused(partial(Command, **{"argv": ["x"], field: value}), field)
 
 
 @pytest.mark.parametrize("values", [None, SECRET, {SECRET}, 3])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_supervisor.model import digest, secrets
-from durable_supervisor.model.command import Command, Limits
+from durable_supervisor.model.command import SUGAR, Command, Completion, Limits, OnLimit
 from durable_supervisor.model.digest import FIELDS, differing_fields, field_digest, request_digests
 from durable_supervisor.model.hmac_sha256 import hmac_sha256
 from durable_supervisor.model.policy import Policy
@@ -107,6 +107,68 @@ def test_digests_of_an_earlier_release_still_compare() -> None:
     assert digests() == RELEASED
 
 
+@pytest.mark.parametrize(
+    ("change", "field", "released"),
+    [
+        ({"argv": ["\udcff", ""]}, "argv", "744df48d4fbd25910e891cbaa11843a6"),
+        ({"env": {}}, "env", "187a56689779719ddacae7a365cb6088"),
+        ({"secret_env": {"PW": "long-enough"}}, "env", "8da2319ed086e04470b2670761616704"),
+        ({"inherit_env": []}, "inherit_env", "59fc7de74b9aa4b263fa904f24d42e67"),
+        ({"stdin": None}, "stdin", "c68547c5d98b822c96a5199edab96770"),
+        ({"stdin": "open"}, "stdin", "1ae4f1ea5591df81a3764843192c3473"),
+        ({"stdin": b""}, "stdin", "6f8593e11e3714171a696db25cf8e6d7"),
+        ({"limits": Limits(grace=10)}, "limits", RELEASED["limits"]),
+        (
+            {"limits": Limits(timeout=5, on_limit=OnLimit.TERMINATE)},
+            "limits",
+            "14a8893028877b300b66eed303aa8bea",
+        ),
+        (
+            {"limits": Limits(max_memory_bytes=1 << 30, max_cpus=0.5)},
+            "limits",
+            "d867e148d65c40d98b94c2033b29e69c",
+        ),
+        ({"completion": "leader"}, "completion", RELEASED["completion"]),
+        ({"completion": "tree"}, "completion", "de6631d2c8542ed276d68df117e6a6c2"),
+        ({"pty": Terminal()}, "pty", "4a8ede8ca0caafa7000cb570d6e257bd"),
+        ({"policy": Policy(network="none")}, "policy", "e296d883ea20accec01b26ec2892d552"),
+        ({"lifetime": Lifetime.SCOPE}, "lifetime", "d357e8ee2dcf789950adcbb0de5b99d3"),
+    ],
+)
+def test_so_do_those_of_each_field(change: dict[str, Any], field: str, released: str) -> None:
+    assert digests(**change)[field] == released
+
+
+def test_what_is_asked_for_as_it_is_by_itself_is_the_same_request() -> None:
+    left_out = StartRequest(command=Command(argv=["x"]), request_id="r")
+    command = Command(
+        argv=["x"],
+        cwd=None,
+        env={},
+        secret_env={},
+        inherit_env=[],
+        stdin=None,
+        secrets=[],
+        pty=None,
+        redact_tokens=True,
+        **dict.fromkeys(SUGAR),
+    )
+    given = StartRequest(
+        command=command,
+        request_id="r",
+        limits=Limits(**{name: getattr(Limits, name) for name in Limits.FIELDS}),
+        completion=Completion("leader"),
+        labels={},
+        owner="local",
+        policy=None,
+        lifetime=Lifetime("detached"),
+    )
+    assert command == left_out.command
+    assert request_digests(given, "/", KEY) == request_digests(left_out, "/", KEY)
+    for one in (given, left_out):
+        assert (one.labels, one.owner, one.confines) == ({}, "local", False)
+
+
 @pytest.mark.parametrize("change", [{"columns": 81}, {"rows": 25}, {"term": "dumb"}])
 def test_another_terminal_is_another_request(change: dict[str, Any]) -> None:
     first, other = digests(pty=Terminal()), digests(pty=Terminal(**change))
@@ -118,6 +180,14 @@ def test_a_whole_number_of_seconds_is_the_same_request_as_its_fraction() -> None
     assert digests(limits=whole) == digests(
         limits=Limits(timeout=5.0, idle_timeout=2.0, grace=1.0, max_cpu_seconds=3.0, max_cpus=1.0)
     )
+
+
+def test_minus_zero_is_zero_whichever_comes_first() -> None:
+    for first, then in ((0.0, -0.0), (-0.0, 0.0)):
+        digest._limits_digest.cache_clear()
+        found = {digests(limits=Limits(grace=grace))["limits"] for grace in (first, 0, then)}
+        assert found == {field_digest(KEY, "limits", digest._encode(Limits(grace=0).to_dict()))}
+        assert b"-0.0" not in digest._encode(Limits(grace=then).to_dict())
 
 
 def test_the_order_of_variables_is_no_difference() -> None:
@@ -196,7 +266,7 @@ def test_the_digest_is_that_of_the_standard_library(key: bytes, size: int) -> No
 
 def test_what_is_remembered_of_requests_is_small_and_no_secret() -> None:
     """Whoever serves many clients remembers none of their values, and no name that takes much memory."""
-    remembered = (digest._common_digest, secrets._known_name)
+    remembered = (digest._limits_digest, secrets._known_name)
 
     def asked(request: StartRequest) -> list[int]:
         for name in request.command.env:

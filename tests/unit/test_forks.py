@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
+import resource
+import socket
+from collections.abc import Callable
 
 from durable_supervisor.process import forks
 
 
 def kept_by_a_copy(fd: int) -> bool:
-    """Is the descriptor still open in a forked copy of this process?"""
+    """Is the descriptor still what it is here in a forked copy of this process?"""
+    what = os.fstat(fd)
+    return in_a_copy(lambda: os.path.samestat(os.fstat(fd), what))
+
+
+def in_a_copy(so: Callable[[], bool]) -> bool:
+    """Is it so in a forked copy of this process?"""
     pid = os.fork()
     if pid == 0:
         try:
-            os.fstat(fd)
+            os._exit(0 if so() else 1)
         except OSError:
             os._exit(1)
-        os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
@@ -43,3 +51,32 @@ def test_a_number_that_is_anothers_by_now_is_left_alone() -> None:
         forks.close(ours)
         for fd in {again, other, theirs} - {ours}:
             os.close(fd)
+
+
+def test_what_a_copy_opens_is_not_closed_by_an_object_of_ours() -> None:
+    """The copy has a socket object, too, that knows a number, and closes that when it is collected."""
+    ends = [*forks.socketpair(socket.SOCK_STREAM)]
+
+    def collected() -> bool:
+        opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
+        ends.clear()
+        return all(os.fstat(fd) for fd in opened)
+
+    try:
+        assert in_a_copy(collected)
+    finally:
+        for end in ends:
+            forks.close_socket(end)
+
+
+def test_a_copy_without_a_number_left_keeps_nothing_either() -> None:
+    ours, theirs = os.pipe()
+    forks.guard(ours)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        assert not kept_by_a_copy(ours)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        forks.close(ours)
+        os.close(theirs)

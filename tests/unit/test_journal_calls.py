@@ -6,7 +6,17 @@ import asyncio
 
 import pytest
 
-from durable_supervisor.journal.calls import FEW, MAX_BATCH, PATIENCE_SECONDS, Call, Calls
+from durable_supervisor.journal.answer import Answer
+from durable_supervisor.journal.calls import (
+    CROWD,
+    CROWD_SECONDS,
+    FEW,
+    GATHER_SECONDS,
+    MAX_BATCH,
+    PATIENCE_SECONDS,
+    Call,
+    Calls,
+)
 
 NOW = 100.0
 LATER = NOW + PATIENCE_SECONDS
@@ -19,7 +29,7 @@ async def calls() -> Calls:
 
 def add(calls: Calls, count: int, *, patient: bool = False) -> list[Call]:
     loop = asyncio.get_running_loop()
-    added = [Call(lambda conn: None, True, patient, loop.create_future(), NOW, NOW) for _ in range(count)]
+    added = [Call(lambda conn: None, True, patient, Answer(loop), NOW, NOW) for _ in range(count)]
     for call in added:
         calls.add(call)
     return added
@@ -27,10 +37,10 @@ def add(calls: Calls, count: int, *, patient: bool = False) -> list[Call]:
 
 async def test_pressing_ones_share_a_transaction(calls: Calls) -> None:
     added = add(calls, MAX_BATCH + 1)
-    assert calls.press
+    assert calls.press(NOW)
     assert calls.take(NOW) == added[:-1]
     assert calls.take(NOW) == added[-1:]
-    assert not calls.press
+    assert not calls.press(NOW)
     assert calls.take(NOW) == []
 
 
@@ -38,7 +48,7 @@ async def test_one_that_comes_alone_takes_no_patient_ones_along(calls: Calls) ->
     patient = add(calls, FEW, patient=True)
     [alone] = add(calls, 1)
     assert calls.take(NOW) == [alone]
-    assert not calls.press
+    assert not calls.press(NOW)
     assert calls.enough
     assert calls.patience_ends == LATER
     assert calls.take(NOW) == patient, "the transaction is theirs"
@@ -84,18 +94,18 @@ async def test_where_many_patient_ones_wait_more_of_them_share_a_transaction(cal
 async def test_in_a_hurry_nobody_is_patient(calls: Calls) -> None:
     patient = add(calls, 3 * FEW, patient=True)
     calls.hurry()
-    assert calls.press
+    assert calls.press(NOW)
     [alone] = add(calls, 1)
     assert calls.take(NOW) == [alone, *patient]
     later = add(calls, 1, patient=True)
-    assert not calls.press, "it was for those who waited"
+    assert not calls.press(NOW), "it was for those who waited"
     assert calls.take(NOW) == later
 
 
 async def test_a_hurry_without_anybody_is_none(calls: Calls) -> None:
     calls.hurry()
     add(calls, 1, patient=True)
-    assert not calls.press
+    assert not calls.press(NOW)
 
 
 async def test_calls_that_were_not_done_are_the_first_again(calls: Calls) -> None:
@@ -112,3 +122,87 @@ async def test_a_cancelled_call_is_dropped_and_stands_for_nobody(calls: Calls) -
         call.answer.cancel()
     assert calls.take(NOW) == patient
     assert calls.take(NOW) == []
+
+
+def crowd(calls: Calls, count: int) -> None:
+    """That many have just shared a transaction."""
+    add(calls, count)
+    assert len(calls.take(NOW)) == count
+
+
+async def test_the_first_of_a_crowd_waits_for_half_of_it(calls: Calls) -> None:
+    crowd(calls, 2 * CROWD)
+    add(calls, CROWD - 1)
+    assert not calls.press(NOW)
+    assert calls.gathering_ends == NOW + GATHER_SECONDS
+    add(calls, 1)
+    assert calls.press(NOW)
+
+
+async def test_and_not_for_long(calls: Calls) -> None:
+    crowd(calls, CROWD)
+    add(calls, 1)
+    assert not calls.press(NOW)
+    assert calls.press(NOW + GATHER_SECONDS)
+
+
+async def test_of_a_few_nobody_waits(calls: Calls) -> None:
+    crowd(calls, CROWD - 1)
+    add(calls, 1)
+    assert calls.press(NOW)
+
+
+async def test_a_crowd_of_long_ago_is_none(calls: Calls) -> None:
+    crowd(calls, CROWD)
+    [alone] = add(calls, 1)
+    assert calls.press(NOW + CROWD_SECONDS)
+    assert calls.take(NOW + CROWD_SECONDS) == [alone]
+
+
+async def test_after_some_that_came_alone_nobody_waits(calls: Calls) -> None:
+    crowd(calls, 2 * CROWD)
+    waited = []
+    for _ in range(CROWD):
+        add(calls, 1)
+        waited.append(not calls.press(NOW))
+        calls.take(NOW)
+    assert waited[0]
+    assert not waited[-1]
+
+
+async def test_nobody_gathers_in_a_hurry(calls: Calls) -> None:
+    crowd(calls, CROWD)
+    add(calls, 1)
+    add(calls, 1, patient=True)
+    calls.hurry()
+    assert calls.press(NOW)
+
+
+async def test_patient_ones_are_no_crowd(calls: Calls) -> None:
+    add(calls, CROWD, patient=True)
+    while calls.take(NOW):
+        pass
+    [alone] = add(calls, 1)
+    assert calls.press(NOW)
+    assert calls.take(NOW) == [alone]
+
+
+async def test_one_that_would_go_by_itself_need_not_queue(calls: Calls) -> None:
+    assert calls.may_bypass(NOW)
+    crowd(calls, CROWD - 1)
+    add(calls, FEW, patient=True)
+    assert calls.may_bypass(NOW)
+    assert not calls.may_bypass(LATER), "those that are late go along"
+    add(calls, 1)
+    assert not calls.may_bypass(NOW), "who came before goes first"
+
+
+async def test_nobody_passes_a_crowd_or_a_hurry(calls: Calls) -> None:
+    crowd(calls, CROWD)
+    assert not calls.may_bypass(NOW)
+    add(calls, 1)
+    assert len(calls.take(NOW)) == 1
+    assert calls.may_bypass(NOW), "there is none any more"
+    add(calls, 1, patient=True)
+    calls.hurry()
+    assert not calls.may_bypass(NOW)

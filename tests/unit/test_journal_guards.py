@@ -27,7 +27,8 @@ MOVES = {(old, new) for (old, _), new in TRANSITIONS.items() if isinstance(new, 
 NEEDS_REASON = (S.NOT_STARTED, S.UNKNOWN, S.QUARANTINED)
 
 SQL_MOVE = """
-UPDATE runs SET state = ?, reason = ?, outcome = ?, retryable = 0, attempt = ? WHERE run_id = ?
+UPDATE runs SET state = ?, reason = ?, outcome = ?, retryable = 0, attempt = ?, ended_ns = NULL
+WHERE run_id = ?
 """
 
 
@@ -86,7 +87,8 @@ def test_sql_alone_refuses_every_other_move(conn: sqlite3.Connection) -> None:
 FACTS = [
     ("attempt", 2), ("boot_id", "x"), ("worker", "{}"), ("program", "{}"), ("reason", "x"),
     ("outcome", '{"kind":"x"}'), ("receipt", "{}"), ("evidence", "{}"), ("retryable", 0),
-    ("survives_unit_restart", 1), ("stop_requested", 1),
+    ("survives_unit_restart", 1), ("stop_requested", 1), ("ended_ns", 21), ("ended_ns", None),
+    ("intent_ns", 1), ("first_seq", 2),
 ]  # fmt: skip
 REQUEST = [
     "run_id", "shard", "owner", "request_id", "argv", "cwd", "env_names", "labels", "limits", "completion",
@@ -99,7 +101,7 @@ def test_no_fact_of_a_settled_run_is_rewritten(conn: sqlite3.Connection, state: 
     row = reach(conn, 1, state)
     for name, value in FACTS:
         allowed = state is S.NOT_STARTED and name == "stop_requested"
-        if allowed or getattr(row, name) == bool(value) is False:
+        if allowed or getattr(row, name, None) == bool(value) is False:
             continue
         with pytest.raises(sqlite3.IntegrityError):
             conn.execute(f"UPDATE runs SET {name} = ?", (value,))
@@ -120,6 +122,8 @@ def test_what_was_asked_for_never_changes_and_nothing_is_deleted(
         "DELETE FROM feed",
         "UPDATE feed SET reason = 'x'",
         "INSERT OR REPLACE INTO feed SELECT * FROM feed",
+        "UPDATE runs SET intent_ns = intent_ns + 1",
+        "UPDATE runs SET first_seq = first_seq + 1",
     ):
         with pytest.raises(sqlite3.IntegrityError):
             conn.execute(sql)
@@ -135,6 +139,7 @@ def test_what_was_asked_for_never_changes_and_nothing_is_deleted(
         (S.RUNNING, "receipt = '{}'"),
         (S.RUNNING, "retryable = 1"),
         (S.RUNNING, "attempt = 2"),
+        (S.RUNNING, "ended_ns = 1"),
         (S.RUNNING, "state = 'unknown', reason = 'x', retryable = 1"),
         (S.RUNNING, "state = 'paused'"),
         (S.NOT_STARTED, "state = 'starting', retryable = 0, reason = NULL"),  # the same attempt
@@ -153,6 +158,23 @@ def test_a_stop_is_never_taken_back_and_forbids_the_retry(conn: sqlite3.Connecti
     for change in ("stop_requested = 0", "state = 'starting', retryable = 0, attempt = 2"):
         with pytest.raises(sqlite3.IntegrityError):
             conn.execute(f"UPDATE runs SET {change}")
+
+
+def test_what_an_earlier_attempt_was_never_changes(conn: sqlite3.Connection) -> None:
+    row = reach(conn, 1, S.NOT_STARTED)
+    runs.admit(conn, intent(1, attempt=2, now_ns=40, first_seq=7))
+    [first, second] = runs.attempts(conn, row.serial)
+    assert (first.attempt, first.intent_ns, first.first_seq, first.ended_ns) == (1, 1001, 1, 20)
+    assert (first.ended_state, first.reason) == (S.NOT_STARTED, "why")
+    assert second == (2, 40, "boot-1", 7, None, None, None)
+    for sql in (
+        "UPDATE attempts SET reason = 'x'",
+        "DELETE FROM attempts",
+        "INSERT OR REPLACE INTO attempts SELECT * FROM attempts",
+    ):
+        with pytest.raises(sqlite3.IntegrityError):
+            conn.execute(sql)
+    assert runs.attempts(conn, row.serial) == [first, second]
 
 
 class JournalMachine(RuleBasedStateMachine):

@@ -1,13 +1,10 @@
-"""The writer: group commit, isolation of failures, cancellation, exit."""
+"""The writer: group commit, isolation of failures, cancellation."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -42,21 +39,29 @@ async def count(journal: Journal) -> int:
     return await journal.read(lambda conn: int(conn.execute("SELECT count(*) FROM meta").fetchone()[0]))
 
 
+async def at_rest(journal: Journal) -> None:
+    """Return once it has done what follows on an answer."""
+    await eventually_async(lambda: not journal._busy)
+
+
 async def test_callers_that_wait_together_share_a_transaction(journal: Journal) -> None:
     begun: list[str] = []
     await journal.write(lambda conn: conn.set_trace_callback(begun.append), durable=False)
+    assert begun[-1] == "PRAGMA synchronous = FULL"  # nobody's start has to wait for that
     begun.clear()
+    await at_rest(journal)
 
     kinds = await asyncio.gather(*(journal.write(admit(serial)) for serial in range(1, 101)))
     assert kinds == ["new"] * 100
+    assert begun.count("BEGIN IMMEDIATE") == 2, "the first took them for one that comes alone"
+    assert begun[0] == "BEGIN IMMEDIATE"
+    begun.clear()
+    await asyncio.gather(*(journal.write(admit(serial)) for serial in range(101, 201)))
     assert begun.count("BEGIN IMMEDIATE") == 1
-    assert begun[0] == "PRAGMA synchronous = FULL"
     begun.clear()
     await journal.write(lambda conn: None, durable=False)
-    assert begun[0] == "PRAGMA synchronous = NORMAL"
-    begun.clear()
-    await journal.write(lambda conn: None, durable=False)
-    assert begun == ["BEGIN IMMEDIATE", "COMMIT"]
+    soon, lasts = "PRAGMA synchronous = NORMAL", "PRAGMA synchronous = FULL"
+    assert begun == [soon, "BEGIN IMMEDIATE", "COMMIT", lasts]
 
 
 def fold(journal: Journal, count: int) -> list[asyncio.Task[None]]:
@@ -86,6 +91,43 @@ async def test_patient_calls_have_an_end_of_their_patience(journal: Journal) -> 
     await asyncio.gather(*fold(journal, 3))
     assert await count(journal) == 3
     assert journal._later is None  # nothing wakes a journal at rest
+
+
+async def test_idle_work_is_patient_calls_once_they_are_worth_it(journal: Journal) -> None:
+    await journal.write(put("intent"))
+    await at_rest(journal)
+    folds = fold(journal, FEW - 1)
+    await asyncio.sleep(0)
+    journal.run_idle_work()
+    assert not journal._busy
+    folds += fold(journal, 1)
+    await asyncio.sleep(0)
+    commits = journal.commits
+    journal.run_idle_work()
+    assert journal._busy
+    assert journal._later is None, "nothing of them waits for the clock any more"
+    await asyncio.gather(*folds)
+    assert journal.commits == commits + 1
+
+
+async def test_who_comes_alone_leaves_patient_calls_their_end(journal: Journal) -> None:
+    """Also where that comes while the lone one is at work: they go behind it."""
+    await journal.write(put("intent"))
+    await at_rest(journal)
+    commits, may_end = journal.commits, threading.Event()
+    [patient] = fold(journal, 1)
+    await asyncio.sleep(0)
+    ends = journal._later
+    assert ends is not None
+    alone = asyncio.create_task(journal.write(lambda conn: may_end.wait()))
+    await asyncio.sleep(0)
+    assert journal._later is ends
+    await eventually_async(lambda: journal._later is None)
+    assert journal._busy
+    assert not patient.done()
+    may_end.set()
+    await asyncio.gather(alone, patient)
+    assert journal.commits == commits + 2
 
 
 async def test_patience_that_ends_as_a_batch_is_about_to_begin_begins_no_second_one(journal: Journal) -> None:
@@ -138,6 +180,8 @@ async def test_one_failing_work_harms_only_itself(journal: Journal) -> None:
     assert [type(result) for result in results] == [
         type(None), LookupError, type(None), RuntimeError, sqlite3.IntegrityError, type(None)
     ]  # fmt: skip
+    assert isinstance(results[1], LookupError)
+    assert results[1].__context__ is None, "of the first try nothing is told"
     assert await journal.read(lambda conn: meta.get(conn, "half")) is None
     assert await count(journal) == 3
 
@@ -203,57 +247,6 @@ async def test_the_wal_is_written_back_between_commits(journal: Journal) -> None
     for serial in range(CALLS + 1, CALLS + 11):
         await journal.write(admit(serial))
     assert os.path.getsize(f"{journal.path}-wal") == length  # it is used again from its beginning
-
-
-UNCLOSED = """
-import asyncio, sys
-from durable_supervisor.journal.connection import Journal
-from durable_supervisor.journal import meta
-async def main():
-    journal = await Journal.open(sys.argv[1])
-    await journal.write(lambda conn: meta.put(conn, "kept", "yes"))
-    globals()["kept"] = journal
-    {then}
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize(
-    "then",
-    [
-        "pass",
-        "raise SystemExit(0)",
-        "import time; asyncio.create_task(journal.write(lambda c: time.sleep(60)))",
-    ],
-)
-def test_an_unclosed_journal_does_not_hang_the_interpreter(tmp_path: Path, then: str) -> None:
-    path = tmp_path / "journal.db"
-    code = UNCLOSED.replace("{then}", then)
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)],
-        timeout=20,
-        env=dict(os.environ, PYTHONPATH="src"),
-        check=False,
-    )
-    assert done.returncode == 0
-    with JournalReader.open(path) as reader:
-        assert reader.read(lambda conn: meta.get(conn, "kept")) == "yes"
-
-
-async def test_what_was_committed_survives_kill_9(tmp_path: Path) -> None:
-    path = tmp_path / "journal.db"
-    code = UNCLOSED.replace("{then}", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    done = subprocess.run(  # noqa: ASYNC221  # nothing else runs in this loop
-        [sys.executable, "-c", code, str(path)], env=dict(os.environ, PYTHONPATH="src"), check=False
-    )
-    assert done.returncode == -signal.SIGKILL
-    with JournalReader.open(path) as reader:
-        assert reader.read(lambda conn: meta.get(conn, "kept")) == "yes"
-    os.unlink(f"{path}-shm")  # as after a copy or a reboot: the index is rebuilt from the -wal file
-    with JournalReader.open(path) as reader:
-        assert reader.read(lambda conn: meta.get(conn, "kept")) == "yes"
-    async with await Journal.open(path) as journal:
-        assert await journal.read(lambda conn: meta.get(conn, "kept")) == "yes"
 
 
 async def test_a_forked_copy_is_refused(journal: Journal) -> None:
@@ -322,48 +315,3 @@ async def test_a_cancelled_close_goes_on(tmp_path: Path) -> None:
     await asyncio.gather(closing, return_exceptions=True)
     await journal.close()
     assert os.listdir(tmp_path) == ["journal.db"]
-
-
-def test_a_loop_that_is_closed_without_us_hears_of_no_commit_and_nobody_else_does(tmp_path: Path) -> None:
-    code = (
-        "import asyncio, sys, threading\n"
-        "from durable_supervisor.journal.connection import Journal\n"
-        "begun, go = threading.Event(), threading.Event()\n"
-        "async def main():\n"
-        "    journal = await Journal.open(sys.argv[1])\n"
-        "    asyncio.ensure_future(journal.write(lambda conn: (begun.set(), go.wait())))\n"
-        "    await asyncio.to_thread(begun.wait)\n"
-        "    return journal._writer._thread\n"
-        "thread = asyncio.run(main())\n"
-        "go.set()\n"
-        "thread.join(0.5)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "journal.db")],
-        env=dict(os.environ, PYTHONPATH="src"),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stderr == ""
-
-
-def test_a_refused_opening_leaves_no_noise_behind() -> None:
-    """aiosqlite's thread reports to the loop that it ends; a loop closed by then would be a traceback."""
-    code = (
-        "import asyncio\n"
-        "from durable_supervisor.journal.thread import connect\n"
-        "for _ in range(50):\n"
-        "    try:\n"
-        "        asyncio.run(connect('/nowhere/at/all.db', uri=False))\n"
-        "    except Exception as error:\n"
-        "        assert 'unable to open' in str(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=dict(os.environ, PYTHONPATH="src"),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stderr == ""

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor.process.paused import calls
-from durable_supervisor.process.paused.calls import Call, Place, arrange, default_signals, until_exec
+from durable_supervisor.process.paused.calls import Call, Place, arrange, content, default_signals, until_exec
 from durable_supervisor.process.paused.code import MACHINES, WORDS
-from durable_supervisor.process.paused.memory import Encoder, Memory
+from durable_supervisor.process.paused.memory import Memory, Template
 from durable_supervisor.process.program import Program, Stdio
 
 PROGRAM = Program("/bin/true", ["true", "ü"], "/tmp", {"A": "1", "B": ""}, 0o22)
@@ -25,8 +25,8 @@ BARE = Program("/", [], "/", {}, 0)
 LARGE = Program("/bin/true", ["", "x" * 100_000, ""], "/tmp", {f"N{n}": "v" * n for n in range(300)}, 0)
 
 
-def table(gate: int = 7, failure: int = 5, program: Program = PROGRAM, **stdio: bool) -> list[Call]:
-    return [*arrange(Stdio(9, 10, 11, **stdio), gate, failure), *until_exec(program, gate)]
+def table(gate: int = 7, failure: int = 5, **stdio: bool) -> list[Call]:
+    return [*arrange(Stdio(9, 10, 11, **stdio), gate, failure), *until_exec(gate)]
 
 
 def named(table: list[Call], name: str) -> list[tuple[object, ...]]:
@@ -77,9 +77,13 @@ def test_every_signal_that_can_be_changed_gets_its_default() -> None:
 
 
 def test_the_program_gets_what_it_was_given() -> None:
-    assert named(table(), "execve") == [(b"/bin/true", (b"true", "ü".encode()), (b"A=1", b"B="))]
-    assert named(table(), "chdir") == [(b"/tmp",)]
-    assert named(table(), "umask") == [(0o22,)]
+    def given(name: str) -> list[object]:
+        [places] = named(table(), name)
+        return [content(PROGRAM)[place] for place in places if isinstance(place, Place)]
+
+    assert given("execve") == [b"/bin/true", (b"true", "ü".encode()), (b"A=1", b"B=")]
+    assert given("chdir") == [b"/tmp"]
+    assert given("umask") == [0o22]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +92,7 @@ def test_the_program_gets_what_it_was_given() -> None:
 )
 def test_what_no_program_can_be_given(argv: list[str], env: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        until_exec(Program("/bin/true", argv, "/", env, 0), 5)
+        content(Program("/bin/true", argv, "/", env, 0))
 
 
 # In memory.
@@ -99,15 +103,17 @@ def test_what_no_program_can_be_given(argv: list[str], env: dict[str, str]) -> N
 def test_a_table_in_memory_says_the_same(machine: str, program: Program) -> None:
     numbers = MACHINES[machine].numbers
     zeros = ctypes.create_string_buffer(calls.ZERO_BYTES)
-    encoder = Encoder(numbers, ctypes.addressof(zeros))
-    after, signals, rest = calls.after_failure(5), default_signals(), table(program=program)
-    memory = Memory(encoder, after, encoder.settle(signals), rest)
+    listed = [*calls.after_failure(5), *default_signals(), *table()]
+    given = content(program)
+    memory = Memory(Template(listed, numbers, ctypes.addressof(zeros)), given)
 
     def meant(argument: object, word: int) -> bool:
+        if isinstance(argument, Place) and argument not in given:
+            return word == {calls.SCRATCH: memory.table - 8, calls.ZEROS: ctypes.addressof(zeros)}[argument]
+        if isinstance(argument, Place):
+            return meant(given[argument], word)
         if isinstance(argument, int):
             return word == argument
-        if isinstance(argument, Place):
-            return word == {calls.SCRATCH: memory.table - 8, calls.ZEROS: encoder.zeros}[argument]
         if isinstance(argument, bytes):
             return ctypes.string_at(word) == argument
         assert isinstance(argument, tuple)
@@ -116,7 +122,7 @@ def test_a_table_in_memory_says_the_same(machine: str, program: Program) -> None
         )
         return end == 0 and [ctypes.string_at(address) for address in addresses] == list(argument)
 
-    for index, call in enumerate([*after, *signals, *rest]):
+    for index, call in enumerate(listed):
         words = struct.unpack(f"={WORDS}q", ctypes.string_at(memory.table + index * WORDS * 8, WORDS * 8))
         number, *arguments, least, step = words
         assert (number, least, step) == (numbers[call.name], call.least, call.step)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from durable_supervisor.process.program import StartFailure, resolve
+from durable_supervisor.process.program import StartFailure, canonical, resolve
 
 
 @pytest.fixture
@@ -60,3 +61,14 @@ def test_one_that_may_not_be_executed_says_more_than_none(root: Path, path: str,
 def test_the_root_is_a_folder_like_any_other() -> None:
     with pytest.raises(StartFailure):
         resolve("no-such-tool", "/", "/:")
+
+
+@pytest.mark.parametrize("name", ["plain", "ends in (deleted)", "\udcff"])
+def test_the_canonical_path_is_what_realpath_says(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / name).touch()
+    (tmp_path / "to_folder").symlink_to("folder")
+    (tmp_path / "to_file").symlink_to(f"to_folder/../folder/{name}")
+    for path in (folder / name, tmp_path / "to_folder" / name, tmp_path / "to_file", tmp_path / "none", "/"):
+        assert canonical(str(path)) == os.path.realpath(path)

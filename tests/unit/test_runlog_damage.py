@@ -166,7 +166,14 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     path = small_log(tmp_path, finished=True)
     real = path.read_bytes()
     assert LogReader(paths_in(tmp_path, "none")).evidence().status == "missing"
-    for status, left in (("empty", b""), ("unreadable", b"\0" * 4096), ("unreadable", real[:20])):
+    for status, left in (
+        ("empty", b""),
+        ("empty", real[:8]),
+        ("empty", real[:8] + b"\0" * 400),
+        ("empty", b"\0" * 4096),
+        ("unreadable", real[:20]),
+        ("unreadable", b"\0" * 4096 + real[:8]),
+    ):
         path.write_bytes(left)
         evidence = LogReader(paths).evidence(boot_id=BOOT)
         assert (evidence.status, evidence.receipt, evidence.head) == (status, None, 0)

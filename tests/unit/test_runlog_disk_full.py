@@ -155,6 +155,49 @@ assert writer.stored("stdout") <= 256 * 1024
     assert set(answer["reasons"]) <= {"disk_full", "limit"}  # type: ignore[call-overload]
 
 
+def test_a_short_run_has_room_for_its_last_words_without_a_reserve(tmp_path: Path) -> None:
+    answer = on_small_disk(
+        tmp_path,
+        """
+paths = paths_in(mount)
+writer = open_writer(paths)
+begin(writer)
+writer.flush()
+assert disk_bytes(paths) <= 4096
+fill()
+writer.append(Kind.PROGRAM_EXITED, {"code": 0, "signal": None})
+writer.flush()
+writer.finish(Kind.RUN_FINISHED, RECEIPT)
+writer.close()
+assert disk_bytes(paths) <= 4096
+report(paths, writer)
+""",
+    )
+    assert answer["receipt"] == RECEIPT
+    assert answer["drops"] == 0
+
+
+def test_a_run_that_lasts_has_room_for_more(tmp_path: Path) -> None:
+    answer = on_small_disk(
+        tmp_path,
+        """
+paths = paths_in(mount)
+writer = open_writer(paths)
+begin(writer)
+writer.flush()
+writer.keep_whole_reserve()
+fill()
+for n in range(10):
+    writer.append("run.warning", {"n": n, "text": "w" * 1000})
+    writer.flush()
+writer.finish(Kind.RUN_FINISHED, RECEIPT)
+writer.close()
+report(paths, writer)
+""",
+    )
+    assert answer["receipt"] == RECEIPT
+
+
 def test_not_even_the_reserve_is_left(tmp_path: Path) -> None:
     """Then the writer says so, keeps what it has, and goes on later."""
     answer = on_small_disk(
@@ -163,6 +206,7 @@ def test_not_even_the_reserve_is_left(tmp_path: Path) -> None:
 paths = paths_in(mount)
 writer = open_writer(paths)
 begin(writer)
+writer.keep_whole_reserve()
 fill()
 tries = 0
 while True:

@@ -207,3 +207,23 @@ def test_every_shape_and_prefix_is_in_the_docs() -> None:
     everyone = [shape for _, shape in shapes.WORDS]
     everyone += [shapes.BEARER, shapes.HEADER, shapes.PEM, shapes.URL]
     assert all(f"| `{shape.name}` |" in page for shape in everyone)
+
+
+PIECES = [
+    *(prefix + body for prefix, body in TOKENS),
+    "sk-",
+    "AKIA",
+    "http://u:",
+    "@",
+    "-----",
+    "[",
+    "\\",
+    "x",
+    " ",
+]
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=4).map("".join), min_size=1, max_size=4))
+def test_a_look_at_all_texts_at_once_misses_none_that_has_a_token(texts: list[str]) -> None:
+    if redact_tokens("\0".join(texts)) == "\0".join(texts):
+        assert [redact_tokens(text) for text in texts] == texts

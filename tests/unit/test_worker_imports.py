@@ -11,7 +11,7 @@ import durable_supervisor.worker
 
 SOURCE = Path(durable_supervisor.worker.__file__).parents[2]
 HEAVY = {
-    "aiosqlite", "asyncio", "contextlib", "dataclasses", "inspect", "logging", "platformdirs", "psutil",
+    "asyncio", "contextlib", "dataclasses", "inspect", "logging", "platformdirs", "psutil",
     "pydantic", "rich", "shutil", "sqlite3", "structlog", "subprocess", "tempfile", "threading", "typer",
     "typing",
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
 from typing import Any, ClassVar
@@ -315,6 +316,31 @@ def test_a_timer_months_away_is_no_error(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], b"x")
     poller.turn()
     assert seen == ["ready"]
+
+
+def test_who_rests_does_so_once_before_the_wait_and_misses_nothing(pipe: tuple[int, int]) -> None:
+    poller = Poller()
+    seen: list[object] = []
+
+    def rest(epoll: int, timeout: float) -> None:
+        with select.epoll.fromfd(os.dup(epoll)) as same:
+            seen.append((len(same.poll(timeout)), timeout))
+
+    poller.watch(pipe[0], READ, lambda _: seen.append(os.read(pipe[0], 9)))
+    poller.rest(rest)
+    os.write(pipe[1], b"x")
+    poller.turn()
+    assert seen == [(1, -1.0), b"x"]
+    poller.at("now", time.monotonic(), lambda: seen.append("timer"))
+    poller.turn()
+    assert seen[2:] == ["timer"]
+
+
+def test_a_timer_that_is_set_at_rest_is_waited_for() -> None:
+    poller, seen = Poller(), []
+    poller.rest(lambda *_: poller.at("set", time.monotonic(), lambda: seen.append("set")))
+    poller.turn()
+    assert seen == ["set"]
 
 
 # Its stdin.

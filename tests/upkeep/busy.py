@@ -57,4 +57,4 @@ class Busy:
 
     def wait_for(self, count: int) -> None:
         """Until so many programs run."""
-        eventually(lambda: len(self.notes("ran")) >= count, 30)
+        eventually(lambda: len(self.notes("ran")) >= count)

@@ -21,6 +21,7 @@ from tests.contract.hosts import log_of, open_error, refused
 from tests.contract.runs import Marker, check_gapless
 from tests.contract.worlds import remove_journal
 from tests.gc.aging import age
+from tests.support import PATIENCE
 from tests.upkeep.busy import Busy
 
 
@@ -37,7 +38,7 @@ async def test_beside_twenty_runs_that_write(state_dir: Path, marker: Marker, tm
     async with Supervisor.open(state_dir) as sup:
         live = {f"live-{number}": (await busy.send(sup, f"live-{number}")).id for number in range(20)}
         ended = await busy.send(sup, "ended-1")
-        await sup.wait(ended.id, timeout=30)
+        await sup.wait(ended.id, timeout=PATIENCE)
         missing = await busy.send(sup, "missing-1")
         busy.wait_for(5)  # the others are still on their way
         told: list[tuple[str, int, int]] = []
@@ -62,13 +63,13 @@ async def test_beside_twenty_runs_that_write(state_dir: Path, marker: Marker, tm
             again = await busy.send(copy, "missing-1")
             assert (again.id, again.attempt, again.admission) == (missing.id, 1, "existing")
             fresh = await busy.send(copy, "ended-fresh")
-            assert (await copy.wait(fresh.id, timeout=30)).state is RunState.FINISHED
-            await copy.shutdown(stop_runs=True, timeout=20)
+            assert (await copy.wait(fresh.id, timeout=PATIENCE)).state is RunState.FINISHED
+            await copy.shutdown(stop_runs=True, timeout=PATIENCE)
         for run_id in (*live.values(), late.id):
             assert (await sup.inspect(run_id)).state is RunState.RUNNING
         assert not busy.notes("signal")
         assert set(busy.notes("ran").values()) == {1}
-        await sup.shutdown(stop_runs=True, timeout=30)
+        await sup.shutdown(stop_runs=True, timeout=PATIENCE)
     assert marker.alive() == []
 
 
@@ -89,7 +90,7 @@ async def test_what_waits_may_have_been_let_go_since(state_dir: Path, marker: Ma
         assert waiting.state is RunState.QUEUED
         await backup(dest, state_dir=state_dir)
         await sup.stop(first.id, grace=0)
-        await sup.wait(waiting.id, timeout=30)
+        await sup.wait(waiting.id, timeout=PATIENCE)
     async with Supervisor.open(dest) as copy:
         again = await busy.send(copy, "ended-2")
         assert (again.id, again.state, again.reason) == (waiting.id, RunState.UNKNOWN, "copied")
@@ -100,7 +101,7 @@ async def test_what_the_copy_is_made_of(state_dir: Path, marker: Marker, tmp_pat
     """Private, complete, with a manifest that says so; and the original is as it was."""
     busy, dest = Busy(tmp_path, marker), tmp_path / "copy"
     async with Supervisor.open(state_dir) as sup:
-        await sup.wait((await busy.send(sup, "ended-1")).id, timeout=30)
+        await sup.wait((await busy.send(sup, "ended-1")).id, timeout=PATIENCE)
     report = await backup(dest, state_dir=state_dir)  # and nobody owns it
     names = {str(path.relative_to(dest)) for path in dest.rglob("*") if path.is_file()}
     manifest = json.loads((dest / "backup.json").read_text())
@@ -179,7 +180,7 @@ async def test_collected_runs_are_so_in_the_copy(state_dir: Path, marker: Marker
     async with Supervisor.open(state_dir) as sup:
         runs = [await busy.send(sup, f"ended-{number}") for number in range(3)]
         for run in runs:
-            await sup.wait(run.id, timeout=30)
+            await sup.wait(run.id, timeout=PATIENCE)
         await sup.reconcile()
     age(state_dir)
     async with Supervisor.open(state_dir) as sup:
@@ -217,7 +218,7 @@ async def test_a_place_that_cannot_be_used(state_dir: Path, tmp_path: Path) -> N
 async def test_one_that_is_cancelled_leaves_nothing(state_dir: Path, marker: Marker, tmp_path: Path) -> None:
     busy = Busy(tmp_path, marker)
     async with Supervisor.open(state_dir) as sup:
-        await sup.wait((await busy.send(sup, "ended-1")).id, timeout=30)
+        await sup.wait((await busy.send(sup, "ended-1")).id, timeout=PATIENCE)
         begun = asyncio.Event()
         copying = asyncio.create_task(
             backup(tmp_path / "copy", state_dir=state_dir, tell=lambda *_: begun.set())
@@ -235,7 +236,7 @@ async def test_a_log_that_cannot_be_read(state_dir: Path, marker: Marker, tmp_pa
     async with Supervisor.open(state_dir) as sup:
         runs = [await busy.send(sup, f"ended-{number}") for number in range(2)]
         for run in runs:
-            await sup.wait(run.id, timeout=30)
+            await sup.wait(run.id, timeout=PATIENCE)
     folder = log_of(state_dir, runs[0].id).with_suffix(".seg")
     folder.mkdir(mode=0o700, exist_ok=True)
     os.symlink("/etc/passwd", folder / f"{9_999_999:016d}.log")

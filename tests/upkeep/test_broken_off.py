@@ -17,7 +17,7 @@ from durable_supervisor.upkeep.verify import verify
 from tests.cli.helpers import COMMAND, environment
 from tests.contract.runs import Marker, state_of
 from tests.gc.aging import age
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 from tests.upkeep.busy import Busy
 from tests.upkeep.points import BACKUPS
 
@@ -38,7 +38,7 @@ async def test_killed_at_every_step(state_dir: Path, marker: Marker, tmp_path: P
     busy = Busy(tmp_path, marker)
     async with Supervisor.open(state_dir) as sup:
         live = await busy.send(sup, "live-1")
-        await sup.wait((await busy.send(sup, "ended-1")).id, timeout=30)
+        await sup.wait((await busy.send(sup, "ended-1")).id, timeout=PATIENCE)
         for number, point in enumerate(BACKUPS):
             dest = tmp_path / f"copy-{number}"
             with backing_up(state_dir, dest, f"{point}=kill") as process:
@@ -64,18 +64,18 @@ async def test_what_happens_between_journal_and_logs(state_dir: Path, marker: Ma
     async with Supervisor.open(state_dir) as sup:
         collected = [await busy.send(sup, f"ended-{number}") for number in range(3)]
         for run in collected:
-            await sup.wait(run.id, timeout=30)
+            await sup.wait(run.id, timeout=PATIENCE)
         await sup.reconcile()
         live = await busy.send(sup, "live-1")
         missing = await busy.send(sup, "missing-1")
         busy.wait_for(4)
         with backing_up(state_dir, dest, "backup.journal_copied=pause") as process:
-            eventually(lambda: state_of(process.pid) == "T", 30)
+            eventually(lambda: state_of(process.pid) == "T")
             age(state_dir)
             assert (await sup.gc(keep=1, apply=True)).count == 2
             await sup.stop(live.id, grace=0)
             late = await busy.send(sup, "ended-late")
-            await sup.wait(late.id, timeout=30)
+            await sup.wait(late.id, timeout=PATIENCE)
             assert (await busy.send(sup, "missing-1")).attempt == 2
             process.send_signal(signal.SIGCONT)
             assert process.wait(timeout=60) == 0
@@ -102,7 +102,7 @@ async def test_interrupted_by_a_person(state_dir: Path, tmp_path: Path, point: s
     async with Supervisor.open(state_dir):
         pass
     with backing_up(state_dir, tmp_path / "copy", f"{point}=pause") as process:
-        eventually(lambda: state_of(process.pid) == "T", 30)
+        eventually(lambda: state_of(process.pid) == "T")
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGCONT)
         assert process.wait(timeout=60) == 130

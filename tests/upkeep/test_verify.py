@@ -14,58 +14,18 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from durable_supervisor import Command, ErrorCode, Limits, Observer, Supervisor, SupervisorError, VerifyReport
+from durable_supervisor import Command, ErrorCode, Observer, Supervisor, SupervisorError, VerifyReport
 from durable_supervisor.journal import migrate
+from durable_supervisor.runlog.format import SEGMENT_MAGIC
 from durable_supervisor.upkeep.backup import backup
 from durable_supervisor.upkeep.verify import verify
 from tests.cli.helpers import Cli
-from tests.contract.hosts import flip, log_of, tree_of
+from tests.contract.hosts import flip, tree_of
 from tests.contract.runs import Marker
 from tests.gc.aging import age
+from tests.support import PATIENCE
 from tests.upkeep.busy import Busy
-
-LOUD = Command(argv=["sh", "-c", "head -c 600000 /dev/urandom | od -An -tx1; exit 3"])
-
-
-class Kept:
-    """A directory at rest: a run of many segments, a small one, one that never started, a collected one."""
-
-    def __init__(self, state_dir: Path) -> None:
-        self.state_dir = state_dir
-        self.ids: dict[str, str] = {}
-
-    async def fill(self) -> None:
-        async with Supervisor.open(self.state_dir) as sup:
-            await self._end(sup, "collected", Command(argv=["true"]))
-        age(self.state_dir)
-        async with Supervisor.open(self.state_dir) as sup:
-            assert (await sup.gc(keep=0, apply=True)).count == 1
-            await self._end(sup, "loud", LOUD)
-            await self._end(sup, "small", Command(argv=["echo", "hello"]))
-            missing = await sup.start(Command(argv=["/no/such/program"]), request_id="missing")
-            self.ids["missing"] = missing.id
-
-    async def _end(self, sup: Supervisor, request_id: str, command: Command) -> None:
-        run = await sup.start(command, request_id=request_id, limits=Limits(max_stdout_bytes=4 << 20))
-        self.ids[request_id] = run.id
-        await sup.wait(run.id, timeout=30)
-        await sup.reconcile()
-
-    def log(self, request_id: str) -> Path:
-        return log_of(self.state_dir, self.ids[request_id])
-
-    def segments(self) -> list[Path]:
-        """Of the loud run, but for the first."""
-        return sorted(self.log("loud").with_suffix(".seg").iterdir())
-
-    def sql(self, *statements: str) -> None:
-        """As nobody may who respects the guards."""
-        with closing(sqlite3.connect(self.state_dir / "journal.db")) as conn:
-            guards = conn.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
-            dropped, made_again = [f"DROP TRIGGER {name}" for name, _ in guards], [sql for _, sql in guards]
-            for statement in (*dropped, *statements, *made_again):
-                conn.execute(statement)
-            conn.commit()
+from tests.upkeep.kept import Kept
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -291,6 +251,21 @@ async def test_damaged_tombstones_are_written_again_as_the_hint_says(kept: Kept)
     assert (await verify(kept.state_dir)).findings == []
 
 
+@pytest.mark.parametrize(
+    ("left", "hint"), [(SEGMENT_MAGIC + bytes(400), "nothing: "), (b"x" * 400, "move it")]
+)
+async def test_what_a_start_has_left_is_a_note(kept: Kept, left: bytes, hint: str) -> None:
+    """Its hint is true: the next opening removes what nobody accepted, and no other file."""
+    log = kept.log("small").with_name("zzzzzzzzzzzzzzzz.a1.log")
+    log.touch(0o600)
+    log.write_bytes(left)
+    [found] = (await verify(kept.state_dir)).findings
+    assert (found.severity, found.code) == ("note", "log_without_row")
+    assert found.hint.startswith(hint)
+    async with Supervisor.open(kept.state_dir):
+        assert log.exists() is (hint == "move it")
+
+
 @pytest.mark.parametrize("column", ["digests", "outcome", "limits"])
 async def test_a_damaged_row_is_an_error_of_ours_for_every_reader(kept: Kept, column: str) -> None:
     change(column, "'{'")(kept)
@@ -331,7 +306,7 @@ async def test_a_backup_that_was_opened(kept: Kept, tmp_path: Path) -> None:
     dest = tmp_path / "copy"
     await backup(dest, state_dir=kept.state_dir)
     async with Supervisor.open(dest) as sup:
-        await sup.wait((await sup.start(Command(argv=["true"]))).id, timeout=20)
+        await sup.wait((await sup.start(Command(argv=["true"]))).id, timeout=PATIENCE)
         await sup.reconcile()
     report = await verify(dest)
     assert (report.ok, codes(report)) == (True, {("note", "backup_in_use")})

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from ..model.arguments import BytesLike
 from ..model.command import STDIN_OPEN, SUGAR, Command, Limits, OnLimit
-from ..model.environment import program_environment
+from ..model.environment import inherited_names, program_environment
 from ..model.errors import SupervisorError, invalid
 from ..model.ids import new_id
 from ..model.policy import Policy
 from ..model.request import Lifetime, lifetime_of
 from ..model.secrets import secret_values
 from ..model.tokens import redact
+from ..process.caller import own_variables
 from ..process.program import StartFailure, resolve
 from .cancel import CancellationToken
 
@@ -106,7 +107,7 @@ def ask(
     if rest.get("request_id") is None:  # one that is known already is answered without looking for anything
         rest.pop("request_id", None)
         _check_executable(command)
-    plain = replace(command, **NO_SUGAR)  # its own limits are in ``limits`` now
+    plain = command.replace(**NO_SUGAR)  # its own limits are in ``limits`` now
     plain, fed = _with_input(plain, given, limits)
     return Asked(command=plain, limits=limits, window=window, fed=fed, **rest)
 
@@ -115,7 +116,7 @@ def _check_names(given: Iterable[str]) -> None:
     """A word that none of the calls has is a slip in the code, as of any function: a TypeError."""
     for name in given:
         if name not in Options.__optional_keys__:
-            owner = next((kind for kind in (Command, Limits) if name in kind.__dataclass_fields__), None)
+            owner = next((kind for kind in (Command, Limits) if name in kind.FIELDS), None)
             hint = "" if owner is None else f"; it belongs in {owner.__name__}({name}=...)"
             raise TypeError(f"unexpected keyword argument {name!r} for run, stream and spawn{hint}")
 
@@ -129,12 +130,12 @@ def _with_input(command: Command, given: Input | None, limits: Limits) -> tuple[
     if not isinstance(given, BytesLike):
         if not isinstance(given, AsyncIterable):
             raise invalid("input", "must be bytes, or give them out asynchronously")
-        return replace(command, stdin=STDIN_OPEN), given
+        return command.replace(stdin=STDIN_OPEN), given
     if limits.max_stdin_bytes is not None and len(given) > limits.max_stdin_bytes:
         raise invalid("input", f"is longer than max_stdin_bytes, which is {limits.max_stdin_bytes}")
     if len(given) <= INLINE_BYTES:
-        return replace(command, stdin=bytes(given)), None
-    return replace(command, stdin=STDIN_OPEN), given
+        return command.replace(stdin=bytes(given)), None
+    return command.replace(stdin=STDIN_OPEN), given
 
 
 def _check_executable(command: Command) -> None:
@@ -142,7 +143,7 @@ def _check_executable(command: Command) -> None:
     name = command.argv[0]
     if "/" in name:
         return
-    env = program_environment(command, os.environ)
+    env = program_environment(command, own_variables(inherited_names(command)))
     try:
         here = os.path.join(os.getcwd(), os.fspath(command.cwd or ""))
         resolve(name, here, env["PATH"])

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ..client.info import ServiceInfo
     from ..client.locate import Place
     from ..server.server import Server
-    from ..supervisor.ahead import WorkerAhead
+    from ..supervisor.ownership_queue import OwnerTimeout
+    from ..supervisor.prestarted import PrestartedWorker
     from ..supervisor.supervisor import Supervisor
 
 OWNER_WAIT: Final = 10.0  # as for `Supervisor.open`
@@ -47,8 +48,8 @@ class Terms(NamedTuple):
     ``socket``: the service there, or none.  ``serve``: whether an owner serves the directory's
     socket; None: if it can.  ``wait``: seconds for an owner that does not answer (yet).
     ``daemon_patience``: seconds that a daemon has to come back before its place is taken.
-    ``owning``: further arguments of `Supervisor.open`.  ``ahead``: a worker that loads already, for an owner
-    that starts a run at once; whoever made it closes it.
+    ``owning``: further arguments of `Supervisor.open`.  ``prestarted``: a worker that loads already, for
+    an owner that starts a run at once; whoever made it closes it.
     """
 
     state_dir: str
@@ -57,7 +58,7 @@ class Terms(NamedTuple):
     wait: float = OWNER_WAIT
     daemon_patience: float = DAEMON_PATIENCE
     owning: Mapping[str, Any] = MappingProxyType({})
-    ahead: WorkerAhead | None = None
+    prestarted: PrestartedWorker | None = None
     chance: Callable[[], float] = chance
 
 
@@ -65,11 +66,11 @@ async def take_seat(terms: Terms) -> Seat:
     """Connect to the directory's service, or own the directory.
 
     Raises what `Supervisor.open` does; ``STATE_DIR_IN_USE`` where an owner serves nobody for all of ``wait``.
+    It goes on as long as owners change: a crowd of commands has one after the other.
     """
     if terms.socket is not None:
         return await _at(terms.socket)
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + terms.wait
+    timeout: OwnerTimeout | None = None
     for attempt in itertools.count():
         served = await reach(terms.state_dir)
         if served is not None:
@@ -79,7 +80,8 @@ async def take_seat(terms: Terms) -> Seat:
         except SupervisorError as error:
             if error.code is not ErrorCode.STATE_DIR_IN_USE:
                 raise
-            if loop.time() >= deadline:
+            timeout = timeout or _owner_timeout(terms)
+            if timeout.is_over():
                 error.hint = (
                     "its owner does not answer: it is stopped, or serves no socket (that takes the extra "
                     "`daemon`); end it, or choose another --state-dir"
@@ -87,6 +89,13 @@ async def take_seat(terms: Terms) -> Seat:
                 raise
         await asyncio.sleep(pause(attempt, terms.chance()))
     raise AssertionError("count() has no end")
+
+
+def _owner_timeout(terms: Terms) -> OwnerTimeout:
+    from ..supervisor.ownership_queue import OwnerTimeout  # most directories have no owner, or a service
+    from ..supervisor.state_dir import StateDir
+
+    return OwnerTimeout(StateDir(terms.state_dir), terms.wait, None, asyncio.get_running_loop().time)
 
 
 async def take_next_seat(lost: Seat | None, terms: Terms) -> Seat:
@@ -169,7 +178,7 @@ async def _embed(terms: Terms) -> OwnSeat:
     await _load("durable_supervisor.supervisor.supervisor")
     from ..supervisor.supervisor import Supervisor
 
-    supervisor = await Supervisor.open(terms.state_dir, wait=0, ahead=terms.ahead, **terms.owning)
+    supervisor = await Supervisor.open(terms.state_dir, wait=0, prestarted=terms.prestarted, **terms.owning)
     try:
         return OwnSeat(supervisor, await _serve(supervisor, required=terms.serve))
     except BaseException:

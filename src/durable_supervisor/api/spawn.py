@@ -50,9 +50,9 @@ def asked_of_spawn(command: Command, pty: bool | Terminal, options: Options) -> 
     if not isinstance(pty, bool | Terminal):
         raise invalid("pty", "must be true, false or a Terminal", "Terminal(columns=120, rows=40)")
     if pty and command.pty is None:
-        command = replace(command, pty=Terminal() if pty is True else pty)
+        command = command.replace(pty=Terminal() if pty is True else pty)
     if command.stdin is None and command.pty is None:  # a terminal is open as it is
-        command = replace(command, stdin=STDIN_OPEN)
+        command = command.replace(stdin=STDIN_OPEN)
     return replace(asked, command=command)
 
 

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from . import errors, exit_codes, out, verbs, words
+from . import exit_codes, streams, verbs, words
 from .main import PROGRAM, called_name, version_line
 from .options import Call, Settings
 
+if TYPE_CHECKING:
+    from durable_supervisor.supervisor.prestarted import PrestartedWorker
 
-def run(arguments: list[str]) -> int:
-    """Run one command line.  Returns the exit code; never raises but for SystemExit of typer's own."""
-    out.prepare_streams()
-    shared = Settings(PROGRAM)
+
+def run(arguments: list[str], prestarted: PrestartedWorker | None = None) -> int:
+    """Run one command line.  Returns the exit code; never raises but for SystemExit of typer's own.
+
+    ``prestarted``: a worker that loads already, should this turn out to be a start.
+    """
+    shared = Settings(PROGRAM, prestarted)
     try:
         code = None if _completes() else _invoke_plain(arguments, shared)
         return _invoke_by_typer(arguments, shared) if code is None else code
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
-        out.close_quietly()
+        streams.close_quietly()
         return exit_codes.BROKEN_PIPE
     except Exception as error:  # noqa: BLE001  the guard: a person gets one line, never a traceback
+        from . import errors  # here and below: a start that goes well needs none of these
+
         return errors.report(error, as_json=_as_json(shared, arguments))
 
 
@@ -33,6 +41,8 @@ def _invoke_plain(arguments: list[str], shared: Settings) -> int | None:
         return None
     values, rest = before
     if values["version"]:
+        from . import out
+
         out.write_text(version_line(as_json=shared.json or values["json"]))
         return exit_codes.OK
     if not rest or rest[0] not in verbs.VERBS:
@@ -51,7 +61,7 @@ def _invoke_plain(arguments: list[str], shared: Settings) -> int | None:
 def _invoke_by_typer(arguments: list[str], shared: Settings) -> int:
     from contextlib import redirect_stdout
 
-    from . import by_typer
+    from . import by_typer, errors, out
 
     try:
         with redirect_stdout(out.Direct()):

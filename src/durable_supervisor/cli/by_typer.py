@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from . import errors, exit_codes, out, verbs
+from . import errors, exit_codes, streams, verbs
 from .declared import Argument, Completion, Parameter, parameters
 from .main import called_name
 from .options import Call, Settings
@@ -123,8 +123,9 @@ def _parameter(one: Parameter) -> inspect.Parameter:
     info = (
         typer.Argument(**words) if isinstance(declared, Argument) else typer.Option(*declared.flags, **words)
     )
+    default = inspect.Parameter.empty if one.required else one.default
     return inspect.Parameter(
-        one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=Annotated[one.kind, info]
+        one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[one.kind, info]
     )
 
 
@@ -198,7 +199,7 @@ class _Verb(TyperCommand):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # here, since typer would leave with 1
-            out.close_quietly()
+            streams.close_quietly()
             return exit_codes.BROKEN_PIPE
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from durable_supervisor.model.confining import confined_words
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.quantities import number, size
-from durable_supervisor.model.start_failure import start_failure_words
 from durable_supervisor.model.states import OPEN_STATES
 
 from .escape import escape_text
@@ -75,6 +74,8 @@ def is_open(form: Form) -> bool:
 
 def not_started_reason(form: Form) -> str:
     """Why user code never ran, from the run's reason and evidence."""
+    from durable_supervisor.model.start_failure import start_failure_words  # what runs has none
+
     evidence = form.get("evidence")
     found = dict(evidence) if isinstance(evidence, Mapping) else {}
     inner = found.get("exec_failed")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from durable_supervisor import __version__
 from durable_supervisor.model.errors import SupervisorError
 from durable_supervisor.supervisor import state_dir
+from durable_supervisor.supervisor.file_systems import NETWORK_FILE_SYSTEMS, file_system
 from durable_supervisor.supervisor.state_dir import StateDir
 
 from .checks import Check
@@ -47,8 +48,8 @@ def _directory(place: StateDir) -> Iterator[Check]:
         yield _owner(place)
     if not os.access(path, os.W_OK | os.X_OK):
         yield Check("writable", "bad", f"{path} is not writable", "choose another --state-dir")
-    kind = state_dir.file_system(path)
-    if kind in state_dir.NETWORK_FILE_SYSTEMS:
+    kind = file_system(path)
+    if kind in NETWORK_FILE_SYSTEMS:
         yield Check("file system", "bad", f"{kind} is a network file system", "use a local disk")
     else:
         yield Check("file system", "ok", kind or "unknown")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from durable_supervisor import __version__
 from durable_supervisor.client.locate import Place
+from durable_supervisor.process.short_path import short_path
 from durable_supervisor.supervisor import state_dir
 from durable_supervisor.supervisor.hosting import UNIT_VARIABLE, service_of
 from durable_supervisor.supervisor.state_dir import StateDir
@@ -68,19 +69,16 @@ def _judged(shown: str, info: dict[str, object]) -> Check:
 def _ask(path: str) -> dict[str, object]:
     """``GET /v1/info``, with the standard library alone: the doctor also comes where extras are missing."""
     folder, name = os.path.split(path)
-    # sun_path ends at 107 bytes (unix(7)): go through the directory's descriptor.
-    directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     connection = http.client.HTTPConnection("localhost")
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as end:
+        with short_path(folder) as place, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as end:
             end.settimeout(_ANSWER_SECONDS)
-            end.connect(f"/proc/self/fd/{directory}/{name}")
+            end.connect(f"{place}/{name}")
             connection.sock = end
             connection.request("GET", "/v1/info")
             form = json.loads(connection.getresponse().read())
     finally:
         connection.close()
-        os.close(directory)
     if not isinstance(form, dict) or "version" not in form:
         raise ValueError("not a service of ours")
     return form

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from durable_supervisor.model.errors import ErrorCode
-from durable_supervisor.model.outcome import OutcomeKind
-from durable_supervisor.model.states import RunState
 
 if TYPE_CHECKING:
     from durable_supervisor.model.outcome import Outcome
+    from durable_supervisor.model.states import RunState
 
 OK: Final = 0
 FAILED: Final = 1
@@ -77,6 +76,9 @@ def of_run(state: RunState, outcome: Outcome | None) -> int:
 
     A run that was stopped gives the code or signal it really ended with.
     """
+    from durable_supervisor.model.outcome import OutcomeKind  # a start knows no end, and needs neither
+    from durable_supervisor.model.states import RunState
+
     if state in (RunState.UNKNOWN, RunState.QUARANTINED):
         return OUTCOME_UNKNOWN
     if outcome is None:

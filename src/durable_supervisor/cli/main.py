@@ -39,9 +39,15 @@ def main() -> None:
 def _run(arguments: list[str]) -> int:
     if sys.platform == "win32":  # most of what is to be imported is not there
         return _refuse(as_json="--json" in arguments)
-    from .app import run
+    from .streams import prepare_streams
 
-    return run(arguments)
+    prepare_streams()
+    from .prestart import speculative_worker
+
+    prestarted = speculative_worker(arguments)
+    from .app import run  # while the worker loads, on another processor
+
+    return run(arguments, prestarted)
 
 
 def _refuse(*, as_json: bool) -> int:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from .declared import Argument, Option
+
+if TYPE_CHECKING:
+    from durable_supervisor.supervisor.prestarted import PrestartedWorker
 
 _DEFAULT_STATE_DIR = "~/.local/state/durable_supervisor"
 STATE_DIR_VARIABLE = "DURABLE_SUPERVISOR_STATE_DIR"
@@ -15,9 +18,10 @@ SOCKET_VARIABLE = "DURABLE_SUPERVISOR_SOCKET"
 class Settings:
     """The shared options as given so far; those after the verb win over those before it."""
 
-    __slots__ = ("_socket", "json", "program", "state_dir")
+    __slots__ = ("_socket", "json", "prestarted", "program", "state_dir")
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, prestarted: PrestartedWorker | None = None) -> None:
+        self.prestarted = prestarted  # a worker that loads already, should this be a start
         self.program = program
         self.json = False
         self.state_dir: str | None = None  # then DURABLE_SUPERVISOR_STATE_DIR, then the default
@@ -43,11 +47,14 @@ class Settings:
         return self
 
 
-class Call(NamedTuple):
+class Call:
     """One call of a verb: what all verbs share, and its own values by name."""
 
-    shared: Settings
-    params: dict[str, Any]
+    __slots__ = ("params", "shared")
+
+    def __init__(self, shared: Settings, params: dict[str, Any]) -> None:
+        self.shared = shared
+        self.params = params
 
 
 def settings(call: Call, json: bool, state_dir: str | None, socket: str | None = None) -> Settings:

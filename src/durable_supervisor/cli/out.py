@@ -14,29 +14,15 @@ import io
 import json
 import os
 import select
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 
-STDOUT = 1
-STDERR = 2
+from .streams import STDERR as STDERR  # offered here, beside what writes to them
+from .streams import STDOUT as STDOUT
+
 _PIPE_ROOM = 4096  # a pipe that poll(2) calls writable takes this much without blocking (PIPE_BUF)
-
-
-def prepare_streams() -> None:
-    """Call first.  Fills closed descriptors, and makes names that cannot be encoded no reason to fail."""
-    for descriptor, mode in ((0, os.O_WRONLY), (STDOUT, os.O_RDONLY), (STDERR, os.O_RDONLY)):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            # Or the next file opened (a run log!) would be "stdout" and take what we print.  The
-            # wrong mode keeps it an error to use it.  The lowest free number is this one.
-            os.open(os.devnull, mode)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def document(form: Mapping[str, object]) -> None:
@@ -141,13 +127,6 @@ def is_terminal(descriptor: int) -> bool:
         return os.isatty(descriptor)
     except OSError:
         return False
-
-
-def close_quietly() -> None:
-    """After a broken pipe: the interpreter's own flush at exit must not complain again."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, STDOUT)
-    os.close(null)
 
 
 def _cannot_write(descriptor: int, error: OSError) -> SupervisorError:

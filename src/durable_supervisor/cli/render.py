@@ -30,16 +30,6 @@ _LEAST_FOLDED = 16  # columns that text needs to be read when it is folded
 _WIDE = 4096  # into a pipe nothing is cut: the reader may be grep
 
 
-def run_line(form: Form, admission: str = "new") -> str:
-    """One line about a run; its first word is the run id.  ``admission``: how ``start`` came to it."""
-    painted = style.Style(out.STDOUT).paint(describe.state_colour(form), describe.state_word(form))
-    return (
-        f"{form.get('run_id')}  {painted}"
-        f"  (request {escape_text(str(form.get('request_id')))}, attempt {form.get('attempt')}"
-        f"{', not started again' if admission == 'existing' else ''})"
-    )
-
-
 def run_table(form: Form) -> str:
     """Everything about one run: one fact a line, then its live tree."""
     tree = _tree(form.get("live"))

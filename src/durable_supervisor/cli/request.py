@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from durable_supervisor.model.command import Command, Completion, Limits, OnLimit
 from durable_supervisor.model.errors import invalid
 from durable_supervisor.model.ids import new_id
-from durable_supervisor.model.request import Lifetime, StartRequest
-from durable_supervisor.model.secrets import secret_values
-from durable_supervisor.model.tokens import redact
+from durable_supervisor.model.request import Lifetime, Queueing, StartRequest
 
 from . import confined, parse
 from .declared import Argument, Option, one_of
@@ -168,16 +166,9 @@ def ask(words: Mapping[str, Any]) -> StartRequest:
     )
 
 
-class Turn(NamedTuple):
-    """When a run that finds no free slot may go: at all (``queue``), and before whom."""
-
-    queue: bool
-    priority: int
-
-
-def turn(words: Mapping[str, Any]) -> Turn:
+def queueing(words: Mapping[str, Any]) -> Queueing:
     """From the options by name.  Raises INVALID_REQUEST."""
-    return Turn(words["queue"], parse.priority(words["priority"]))
+    return Queueing(words["queue"], parse.priority(words["priority"]))
 
 
 def _command(words: Mapping[str, Any]) -> Command:
@@ -236,6 +227,9 @@ def _limits(words: Mapping[str, Any]) -> Limits:
 
 def describe(request: StartRequest, *, generated_id: bool) -> dict[str, object]:
     """What would be asked, without any value that may be secret: names of variables, size of stdin."""
+    from durable_supervisor.model.secrets import secret_values
+    from durable_supervisor.model.tokens import redact
+
     command = request.command
     secrets = secret_values(command.secrets, command.secret_env, command.env)
     stdin = command.stdin

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
 
 from . import out
 from .escape import escape_text
+from .prestart import is_alone
 
 if TYPE_CHECKING:
     from durable_supervisor.api.owner import Owner
     from durable_supervisor.api.verbs import Reading
-    from durable_supervisor.supervisor.ahead import WorkerAhead
+    from durable_supervisor.model.request import Queueing, StartRequest
+    from durable_supervisor.model.run import Run
+    from durable_supervisor.supervisor.prestarted import PrestartedWorker
 
     from .options import Settings
+
+T = TypeVar("T")
 
 _PATIENCE: Final = 1.0  # seconds of silence before a person is told what is waited for
 _NEWEST: Final = 1000
 
 
-def drive(work: Coroutine[Any, Any, int]) -> int:
-    """Run one verb to its exit code.  Ctrl-C cancels it (KeyboardInterrupt)."""
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Run one verb to its exit code, or a part of it.  Ctrl-C cancels it (KeyboardInterrupt)."""
     import asyncio
 
     return asyncio.run(work)
@@ -88,26 +93,72 @@ async def _explain(error: SupervisorError, shared: Settings, reading: Reading | 
         unknown.explain(error, reading.state_dir, runs.get)
 
 
-def worker_ahead(shared: Settings) -> WorkerAhead | None:
-    """For a start that is likely to be our own: a worker that loads while we do, from now on.
+def start_alone(
+    shared: Settings,
+    asked: StartRequest,
+    queueing: Queueing,
+    prestarted: PrestartedWorker | None,
+    meanwhile: Callable[[], None],
+) -> Run | None:
+    """Without an event loop, which takes longer to load than to start a run takes in all.
 
-    None where a service may be there, which has its own.  Raises STATE_DIR_REFUSED.
+    None where the directory has a service, or is to have more of its owner than a start:
+    then it is for `owning`, and so is ``prestarted``.  ``meanwhile``: as for `passing.start`.
     """
-    from durable_supervisor.process.places import may_be_served, state_directory
-
-    if shared.socket is not None or may_be_served(state_directory(shared.state_dir)):
+    if not is_alone(shared):
         return None
-    from durable_supervisor.supervisor.ahead import WorkerAhead
+    from durable_supervisor.supervisor import passing
+    from durable_supervisor.supervisor.state_dir import locate
 
-    return WorkerAhead.spawn()
+    try:
+        run = passing.start(
+            locate(shared.state_dir),
+            asked,
+            queueing,
+            prestarted,
+            whole=uninterrupted(),
+            meanwhile=meanwhile,
+            tell=partial(_tell_who_owns, shared),
+        )
+    except BaseException:
+        if prestarted is not None:
+            prestarted.close()
+        raise
+    if run is not None and prestarted is not None:
+        prestarted.close()
+    return run
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """What has begun is finished whole: Ctrl-C is KeyboardInterrupt behind it, only a second one at once."""
+    import signal
+
+    usual, pressed = signal.default_int_handler, False
+    if signal.getsignal(signal.SIGINT) is not usual:  # whoever started us wants it ignored, say
+        yield
+        return
+
+    def press(*_: object) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(signal.SIGINT, usual)
+
+    signal.signal(signal.SIGINT, press)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if pressed:
+            raise KeyboardInterrupt
 
 
 @asynccontextmanager
-async def owning(shared: Settings, *, ahead: WorkerAhead | None = None) -> AsyncIterator[Owner]:
+async def owning(shared: Settings, *, prestarted: PrestartedWorker | None = None) -> AsyncIterator[Owner]:
     """For starting and judging: the directory's service; where none answers, we own it meanwhile.
 
-    Closing it leaves runs alone.  With --socket, that service or none.  ``ahead``: as
-    `worker_ahead` made it; closed here.
+    Closing it leaves runs alone.  With --socket, that service or none.  ``prestarted``: as
+    `prestarted_worker` made it; closed here.
     """
     import asyncio
 
@@ -121,7 +172,7 @@ async def owning(shared: Settings, *, ahead: WorkerAhead | None = None) -> Async
         socket=shared.socket,
         serve=False,
         owning=passing,
-        ahead=ahead,
+        prestarted=prestarted,
     )
     owner = Owner(terms)
     waiting = asyncio.get_running_loop().call_later(_PATIENCE, _tell_who_owns, shared)
@@ -135,8 +186,8 @@ async def owning(shared: Settings, *, ahead: WorkerAhead | None = None) -> Async
     finally:
         waiting.cancel()
         await owner.close()
-        if ahead is not None:  # a service has started the run, or nobody has
-            ahead.close()
+        if prestarted is not None:  # a service has started the run, or nobody has
+            prestarted.close()
 
 
 def _tell_who_owns(shared: Settings) -> None:

@@ -167,7 +167,7 @@ async def _wait(shared: Settings, run: str, timeout: float | None) -> int:
             raise
     _tell(shared, view)
     if view.state is RunState.NOT_STARTED:
-        from .verbs_start import not_started
+        from .start_run import not_started
 
         raise not_started(view.to_dict())
     return exit_codes.of_run(view.state, view.outcome)
@@ -177,6 +177,6 @@ def _tell(shared: Settings, view: RunView) -> None:
     if shared.json:
         out.document(view.to_dict())
         return
-    from .render import run_line
+    from .run_line import run_line
 
     out.line(run_line(view.to_dict()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from durable_supervisor.api.window import Taken
 from durable_supervisor.model.errors import ErrorCode, SupervisorError, invalid
 from durable_supervisor.model.outcome import OutcomeKind
-from durable_supervisor.model.request import Lifetime, check_window
+from durable_supervisor.model.request import Lifetime, Queueing, check_window
 from durable_supervisor.model.states import RunState
 
 from . import confined, describe, exit_codes, out, parse, request, terminal
@@ -20,10 +20,11 @@ from .errors import print_error
 from .interactive import Left
 from .main import called_name
 from .options import Call, Grace, Json, Raw, Settings, SocketPath, StateDir, settings
+from .prestart import prestarted_worker
 from .printer import Printer, terminals
-from .session import drive, observing, owning, worker_ahead
+from .session import drive, observing, owning
+from .start_run import hand_over, not_started
 from .style import Style
-from .verbs_start import hand_over, not_started
 from .viewing import Manner, Program, farewell, hold
 from .while_read import while_read
 
@@ -111,8 +112,8 @@ def run(
       dsup run --lifetime scope -- tail -f /var/log/syslog | grep -m1 error
     """
     shared = settings(call, json, state_dir, socket)
-    asked, turn = request.ask(call.params), request.turn(call.params)
-    wanted = _Wanted(asked, turn, _checked_window(window, asked, shared))
+    asked, queueing = request.ask(call.params), request.queueing(call.params)
+    wanted = _Wanted(asked, queueing, _checked_window(window, asked, shared))
     return drive(_run(shared, wanted, Printer(escape=terminals(raw=raw)), _Remarks(shared.json, quiet)))
 
 
@@ -120,7 +121,7 @@ class _Wanted(NamedTuple):
     """What is to be started, and how."""
 
     asked: StartRequest
-    turn: request.Turn
+    queueing: Queueing
     window: int | None  # bytes that the program may be ahead of our reader
 
     @property
@@ -167,8 +168,8 @@ async def _sit_at(
 
 async def _begin(shared: Settings, wanted: _Wanted) -> str:
     """Own the state directory only while starting, so that two `run`s work side by side."""
-    async with owning(shared, ahead=worker_ahead(shared)) as owner:
-        return (await hand_over(owner, wanted.asked, wanted.turn, wanted.window)).id
+    async with owning(shared, prestarted=prestarted_worker(shared)) as owner:
+        return (await hand_over(owner, wanted.asked, wanted.queueing, wanted.window)).id
 
 
 async def _watch(observer: Reading, run_id: str, wanted: _Wanted, printer: Printer, remarks: _Remarks) -> int:

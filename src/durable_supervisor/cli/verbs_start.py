@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from durable_supervisor.model.errors import ErrorCode, SupervisorError
-from durable_supervisor.model.states import RunState
-
-from . import confined, exit_codes, out, request
+from . import confined, request
 from .declared import Option
-from .describe import is_generated
 from .options import Call, Grace, Json, Settings, SocketPath, StateDir, settings
-from .session import drive, owning, worker_ahead
+from .prestart import prestarted_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from durable_supervisor.api.owner import Owner
     from durable_supervisor.model.request import StartRequest
-    from durable_supervisor.model.run import Run
-    from durable_supervisor.supervisor.ahead import WorkerAhead
 
 DryRun = Annotated[bool, Option("--dry-run", help="Check the request and print it; start nothing.")]
 
@@ -74,80 +65,18 @@ def start(
       dsup start --network none --grant .:all --memory 512M -- make test
     """
     shared = settings(call, json, state_dir, socket)
-    asked, turn = request.ask(call.params), request.turn(call.params)
+    asked, queueing = request.ask(call.params), request.queueing(call.params)
     if dry_run:
         return _show_request(shared, asked, generated_id=request_id is None)
-    ahead = worker_ahead(shared)  # before asyncio is loaded, which takes as long as half a worker
-    return drive(_start(shared, asked, turn, ahead))
+    prestarted = prestarted_worker(shared)
+    from .start_run import start_run  # while the worker loads, on another processor
 
-
-async def _start(shared: Settings, asked: StartRequest, turn: request.Turn, ahead: WorkerAhead | None) -> int:
-    async with owning(shared, ahead=ahead) as owner:
-        run = await hand_over(owner, asked, turn)
-        form = await _known_of(run, owner)
-    if shared.json:
-        out.document(run.to_dict())
-    else:
-        from .render import run_line
-
-        out.line(run_line(form, run.admission))
-    if form["state"] == RunState.NOT_STARTED:
-        raise not_started(form)
-    return exit_codes.OK
-
-
-async def _known_of(run: Run, owner: Owner) -> Mapping[str, object]:
-    """What there is to say of it.  Of one that has just begun its answer says all; else, how it ended."""
-    if run.state in (RunState.QUEUED, RunState.RUNNING):
-        return run.to_dict()
-    return (await owner.ask(lambda verbs: verbs.inspect(run.id))).to_dict()
-
-
-async def hand_over(owner: Owner, asked: StartRequest, turn: request.Turn, window: int | None = None) -> Run:
-    """Ask for the start of what the options said."""
-    return await owner.ask(
-        lambda verbs: verbs.start(
-            asked.command,
-            request_id=asked.request_id,
-            limits=asked.limits,
-            completion=asked.completion,
-            labels=asked.labels,
-            policy=asked.policy,
-            queue=turn.queue,
-            priority=turn.priority,
-            lifetime=asked.lifetime,
-            window=window,
-        )
-    )
-
-
-def not_started(form: Mapping[str, object]) -> SupervisorError:
-    """The one-line error beside a run whose program never ran."""
-    from .describe import not_started_reason
-
-    return SupervisorError(
-        ErrorCode.NOT_STARTED,
-        f"run {form['run_id']}: the program never ran: {not_started_reason(form)}",
-        retryable=form.get("retryable") is True,
-        hint=_next_step(form),
-        details={"run_id": form["run_id"], "reason": form.get("reason")},
-    )
-
-
-def _next_step(form: Mapping[str, object]) -> str:
-    argv = form.get("argv")
-    name = str(argv[0]) if isinstance(argv, list | tuple) and argv else ""
-    if form.get("reason") == "ENOENT" and any(mark in name for mark in " |;&<>"):
-        return "no shell reads it: give the program and each argument as a word, or sh -c 'COMMAND LINE'"
-    if not form.get("retryable"):
-        return "start it anew"
-    generated = is_generated(str(form.get("request_id")))
-    again = "start it again" if generated else "send the same request id again"
-    refused = str(form.get("reason")).isupper()  # an errno's name: something of the request is in the way
-    return f"put it right and {again}" if refused else again
+    return start_run(shared, asked, queueing, prestarted)
 
 
 def _show_request(shared: Settings, asked: StartRequest, *, generated_id: bool) -> int:
+    from . import exit_codes, out
+
     form = request.describe(asked, generated_id=generated_id)
     if shared.json:
         out.document(form)

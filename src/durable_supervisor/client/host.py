@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from ..model.command import Command
-from ..model.environment import BASE_NAMES
+from ..model.environment import inherited_names
 from ..model.errors import ErrorCode, Phase, SupervisorError
-from ..process.caller import outer_run, own_directory, read_umask
+from ..process.caller import outer_run, own_directory, own_variables, read_umask
 
 
 def host_facts(command: Command) -> dict[str, object]:
@@ -16,7 +16,6 @@ def host_facts(command: Command) -> dict[str, object]:
     Of the environment only what the program would be given, never the whole of it.  Raises
     ``BUSY`` where the process has no descriptor left to read them with.
     """
-    wanted = {*BASE_NAMES, *command.inherit_env}
     try:
         umask = read_umask()
     except OSError as error:
@@ -28,8 +27,8 @@ def host_facts(command: Command) -> dict[str, object]:
             hint="close some descriptors, or raise the limit (ulimit -n)",
         ) from error
     return {
-        "environ": {name: os.environ[name] for name in sorted(wanted & os.environ.keys())},
+        "environ": own_variables(sorted(inherited_names(command))),
         "cwd": own_directory(),
         "umask": umask,
-        "nested_in": outer_run(),
+        "nested_in": outer_run(os.environ),
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..process.places import SOCKET_NAME, SOCKET_VARIABLE, pointed_to, state_directory
+from ..process.short_path import short_path
 
 _UCRED = struct.Struct("3i")  # pid, uid, gid (unix(7))
 
@@ -54,19 +55,15 @@ def open_socket(path: str) -> socket.socket:
     little later.  Raises ``PEER_DENIED`` when somebody listens there who must not be told secrets.
     """
     folder, name = os.path.split(path)
-    # sun_path ends at 107 bytes (unix(7)): go through the directory's descriptor.
-    directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with short_path(folder) as place:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            sock.connect(f"/proc/self/fd/{directory}/{name}")
-            _check_peer(sock, os.fstat(directory).st_uid, path)
+            sock.connect(f"{place}/{name}")
+            _check_peer(sock, os.stat(place).st_uid, path)
         except BaseException:
             sock.close()
             raise
         return sock
-    finally:
-        os.close(directory)
 
 
 def is_trusted(listener: int, own: int, directory: int) -> bool:

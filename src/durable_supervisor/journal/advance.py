@@ -19,16 +19,13 @@ from .rows import Document, RunRow, encode_optional
 # Without RETURNING: that costs as much as the write itself.
 SQL_ADVANCE = """
 UPDATE runs SET
-    state = ?, updated_ns = ?, reason = ?, outcome = ?, evidence = ?, retryable = ?,
+    state = ?, updated_ns = ?, ended_ns = ?, reason = ?, outcome = ?, evidence = ?, retryable = ?,
     receipt = coalesce(?, receipt), worker = coalesce(?, worker), program = coalesce(?, program)
 WHERE run_id = ? AND state = ? AND attempt = ?
 """
 _NEED_INTENT = (Trigger.RETRY, Trigger.REQUEUE)  # see `runs.admit`
 
 SQL_STATE = "SELECT state FROM runs WHERE run_id = ?"
-SQL_END_ATTEMPT = """
-UPDATE attempts SET ended_ns = ?, ended_state = ?, reason = ? WHERE serial = ? AND attempt = ?
-"""
 
 
 class Facts(TypedDict, total=False):
@@ -69,8 +66,6 @@ def advance(
     # A quarantined run is judged in every pass: only a new reason is news.
     if cell is not row.state or moved.reason != row.reason:
         feed.append(conn, row.serial, row.attempt, cell, trigger.value, moved.reason, now_ns)
-    if cell in SETTLED_STATES:
-        conn.execute(SQL_END_ATTEMPT, (now_ns, cell.value, moved.reason, row.serial, row.attempt))
     return moved
 
 
@@ -94,7 +89,8 @@ def _moved(row: RunRow, cell: RunState, now_ns: int, facts: Facts) -> RunRow:
 def _write(conn: sqlite3.Connection, row: RunRow, moved: RunRow) -> None:
     kept = ((moved.receipt, row.receipt), (moved.worker, row.worker), (moved.program, row.program))
     values = (
-        moved.state.value, moved.updated_ns, moved.reason, encode_optional(moved.outcome),
+        moved.state.value, moved.updated_ns, moved.updated_ns if moved.state in SETTLED_STATES else None,
+        moved.reason, encode_optional(moved.outcome),
         encode_optional(moved.evidence), moved.retryable,
         *(None if new == old else encode_optional(new) for new, old in kept),
         row.run_id, row.state.value, row.attempt,

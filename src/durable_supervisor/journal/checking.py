@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 
 from . import migrate
+from .runs import KNOWS_CURRENT_ATTEMPT
 
 _MOST = 20  # problems of one kind that are told
 
@@ -23,7 +24,14 @@ SQL_ORPHANS = {
     "feed": "SELECT count(*) FROM feed WHERE serial NOT IN (SELECT serial FROM runs)",
     "resolutions": "SELECT count(*) FROM resolutions WHERE serial NOT IN (SELECT serial FROM runs)",
 }
+# The last one is the run's own row.
 SQL_WITHOUT_ATTEMPT = """
+SELECT run_id FROM runs
+WHERE attempt > 1 AND attempt - 1 <> (SELECT count(*) FROM attempts WHERE attempts.serial = runs.serial)
+ORDER BY serial LIMIT ?
+"""
+# Of a schema in which every attempt had one.
+SQL_WITHOUT_OWN_ATTEMPT = """
 SELECT run_id FROM runs LEFT JOIN attempts USING (serial, attempt)
 WHERE attempts.serial IS NULL ORDER BY serial LIMIT ?
 """
@@ -42,8 +50,10 @@ def orphans(conn: sqlite3.Connection) -> dict[str, int]:
 
 
 def without_attempt(conn: sqlite3.Connection) -> list[str]:
-    """Runs whose attempt has no row of its own."""
-    return [str(row[0]) for row in conn.execute(SQL_WITHOUT_ATTEMPT, (_MOST,))]
+    """Runs of which an attempt is missing."""
+    current = migrate.schema_version(conn) >= KNOWS_CURRENT_ATTEMPT
+    query = SQL_WITHOUT_ATTEMPT if current else SQL_WITHOUT_OWN_ATTEMPT
+    return [str(row[0]) for row in conn.execute(query, (_MOST,))]
 
 
 def other_schema(conn: sqlite3.Connection) -> list[str]:

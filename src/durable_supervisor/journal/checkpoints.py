@@ -1,4 +1,4 @@
-"""When the -wal file is written back: between commits, not inside one that a caller waits for.
+"""When the -wal file is written back or made longer: between commits, not in one that a caller waits for.
 
 SQLite by itself does it in the commit that makes the file long enough, which then takes some ten
 times as long.  A checkpoint in between costs a caller only what is left of it when the call comes.
@@ -11,18 +11,15 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 
-import aiosqlite
-
 from . import thread
+from .opening import SQL_CHECKPOINT
+from .room import WalRoom
 
-CALLS = 140  # some 7 pages each: about as long as SQLite would let the file grow
+CALLS = 250  # some 5 pages each: about as long as SQLite would let the file grow
 PATIENCE = 3  # times as many calls before nobody's commit is a reason to wait any longer
-LULL_SECONDS = 0.002  # after a commit: whoever was just answered has something to do first
-
-# Ours fail, or never get their turn, only on a machine in trouble.  Then SQLite bounds the file.
-SQL_LAST_RESORT = "PRAGMA wal_autocheckpoint = 4000"
-# PASSIVE waits for no reader: what one still needs stays for the next time.
-SQL_CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
+# From a commit to a checkpoint that is due: who was just answered goes first, and mostly has
+# `run_idle_work` called before that.
+DELAY_SECONDS = 0.01
 
 
 class Checkpoints:
@@ -32,9 +29,14 @@ class Checkpoints:
     """
 
     def __init__(
-        self, writer: aiosqlite.Connection, loop: asyncio.AbstractEventLoop, busy: Callable[[], bool]
+        self,
+        writer: thread.Connection,
+        room: WalRoom,
+        loop: asyncio.AbstractEventLoop,
+        busy: Callable[[], bool],
     ) -> None:
         self._writer = writer
+        self._room = room
         self._loop = loop
         self._calls = 0  # committed since the last one
         self._timer: asyncio.TimerHandle | None = None
@@ -43,22 +45,41 @@ class Checkpoints:
     def committed(self, calls: int) -> None:
         """A batch of so many calls is committed, and its callers are answered."""
         self._calls += calls
-        if self._calls >= CALLS and self._timer is None:
-            self._timer = self._loop.call_later(LULL_SECONDS, self._due)
+        if self._timer is None and self._calls >= CALLS:
+            self._timer = self._loop.call_later(DELAY_SECONDS, self._due)
+
+    def run_idle_work(self) -> None:
+        """Nobody is being served: begin a checkpoint if one is due, else make room if it is short.
+
+        Room is made only here, so for callers that come alone.  To several that share a commit it is not
+        worth a sync: they share what their commit takes longer for the want of it.
+        """
+        if self._calls >= CALLS:
+            self._begin()
+        elif self._room.is_short():
+            self._writer.submit(lambda _: self._room.make())
 
     def close(self) -> None:
         """Begin none any more: closing the connection does the last one."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._cancel()
 
     def _due(self) -> None:
         self._timer = None
         if self._busy() and self._calls < CALLS * PATIENCE:
             return  # the end of that batch asks again
+        self._begin()
+
+    def _begin(self) -> None:
+        self._cancel()
         self._calls = 0
-        thread.submit(self._writer, _checkpoint, self._loop, lambda _: None)
+        self._writer.submit(self._checkpoint)
 
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-def _checkpoint(conn: sqlite3.Connection) -> None:
-    with suppress(sqlite3.Error):  # nothing is lost; a disk that fails is told of by the next commit
-        conn.execute(SQL_CHECKPOINT).fetchone()
+    def _checkpoint(self, conn: sqlite3.Connection) -> None:
+        with suppress(sqlite3.Error):  # nothing is lost; a disk that fails is told of by the next commit
+            conn.execute(SQL_CHECKPOINT).fetchone()
+            self._room.begins_anew()

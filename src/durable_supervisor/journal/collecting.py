@@ -16,14 +16,11 @@ if TYPE_CHECKING:
 
 BEGUN = "collecting"  # meta: when runs were last chosen, Unix nanoseconds
 
-# By name: the condition is the index's own (as in `listing`).
 SQL_KEPT = """
-SELECT runs.serial, runs.run_id, runs.request_id, runs.shard, runs.state, runs.attempt, runs.retryable,
-    runs.stop_requested, runs.outcome, runs.labels, coalesce(attempts.ended_ns, runs.updated_ns)
-FROM runs INDEXED BY runs_kept
-LEFT JOIN attempts ON attempts.serial = runs.serial AND attempts.attempt = runs.attempt
-WHERE runs.collected_ns IS NULL AND runs.serial > ?
-ORDER BY runs.serial LIMIT ?
+SELECT runs.serial, run_id, request_id, shard, state, attempt, retryable, stop_requested, outcome, labels,
+    coalesce(ended_ns, updated_ns)
+FROM (SELECT serial FROM runs_kept WHERE serial > ? ORDER BY serial LIMIT ?) AS page
+CROSS JOIN runs ON runs.serial = page.serial ORDER BY page.serial
 """
 SQL_COLLECT = """
 UPDATE runs SET

@@ -10,21 +10,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-import aiosqlite
-
 from ..model.errors import ErrorCode, Phase, SupervisorError
-from . import files, migrate, thread
-from .batch import Batches, Done, Failed
+from . import migrate, opening, thread
+from .answer import Answer
+from .batch import Batches, Failed
 from .bell import Bell
 from .calls import Call, Calls
-from .checkpoints import LULL_SECONDS, SQL_LAST_RESORT, Checkpoints
-from .errors import busy, is_busy, is_half_made, missing, translate
+from .checkpoints import Checkpoints
+from .errors import busy, is_busy, translate
 from .reader import in_snapshot
+from .room import WalRoom
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 15.0  # how long a call waits for another process's write lock
-OLDEST_SQLITE = (3, 37, 0)  # STRICT tables, RETURNING
+# From a commit that several shared to one of patient calls alone: they have something to do first.
+DELAY_SECONDS = 0.002
 
 
 class Journal:
@@ -38,7 +38,7 @@ class Journal:
     """
 
     def __init__(
-        self, path: str, writer: aiosqlite.Connection, reader: aiosqlite.Connection, busy_seconds: float
+        self, path: str, writer: thread.Connection, reader: thread.Connection, busy_seconds: float
     ) -> None:
         self.path = path
         self._writer = writer
@@ -47,7 +47,8 @@ class Journal:
         self._calls = Calls()
         self._batches = Batches()
         self._busy = False  # a batch is in the thread, or about to go there
-        self._later: asyncio.TimerHandle | None = None  # for calls that wait patiently
+        self._alone = False  # did the last caller who presses come alone?
+        self._later: asyncio.TimerHandle | None = None  # for calls that wait to share a commit
         self._at_rest = asyncio.Event()  # closing, and nothing is left to do
         self.bell = Bell()  # rings at every commit
         self.commits = 0  # transactions committed, and the calls that shared them
@@ -56,7 +57,7 @@ class Journal:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._closed: asyncio.Task[None] | None = None
-        self._checkpoints = Checkpoints(writer, self._loop, lambda: self._busy)
+        self._checkpoints = Checkpoints(writer, WalRoom(path), self._loop, lambda: self._busy)
 
     @classmethod
     async def open(
@@ -64,7 +65,7 @@ class Journal:
         path: str | os.PathLike[str],
         *,
         create: bool = True,
-        busy_seconds: float = BUSY_SECONDS,
+        busy_seconds: float = opening.BUSY_SECONDS,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> Journal:
         """Open, and where needed make and migrate, the journal at ``path``.
@@ -73,34 +74,13 @@ class Journal:
         ``JOURNAL_NEWER`` and ``JOURNAL_CORRUPT`` (both before anything is written),
         ``STATE_DIR_REFUSED``, ``BUSY``, ``NO_SPACE``, ``UNSUPPORTED_PLATFORM``.
         """
-        _check_sqlite()
-        place = files.absolute(path)
-        if not files.check(place):
-            if not create:
-                raise missing(Phase.OPEN)
-            files.create(place)
-        migrations = migrate.load()
-        # Read-only first: a journal of a newer version must not even be checkpointed.
-        reader = await _connect(files.read_only_uri(place), uri=True)
+        place = opening.find(path, create=create)
+        known = migrate.load()
+        reader = await thread.connect(partial(opening.open_reader, place, known, busy_seconds))
         try:
-            try:
-                await _patiently(reader, partial(migrate.check_version, known=len(migrations)), busy_seconds)
-            except SupervisorError as error:
-                if error.__cause__ is None or not is_half_made(error.__cause__):
-                    raise
-            files.narrow(place)
-            writer = await _connect(place, uri=False)
+            writer = await thread.connect(partial(opening.open_writer, place, known, busy_seconds, now_ns()))
         except BaseException:
             await reader.close()
-            raise
-        try:
-            await _patiently(writer, _configure, busy_seconds)
-            await _patiently(
-                writer, partial(migrate.migrate, migrations=migrations, now_ns=now_ns()), busy_seconds
-            )
-        except BaseException:
-            await reader.close()
-            await writer.close()
             raise
         return cls(place, writer, reader, busy_seconds)
 
@@ -127,16 +107,37 @@ class Journal:
         """
         self._check_open()
         now = self._loop.time()
-        call = Call(work, durable, patient, self._loop.create_future(), now, now + self._busy_seconds)
-        self._calls.add(call)
-        self._plan()
+        call = Call(work, durable, patient, Answer(self._loop), now, now + self._busy_seconds)
+        if self._alone and not (patient or self._busy) and self._calls.may_bypass(now):
+            self._submit([call], durable)
+        else:
+            self._calls.add(call)
+            self._plan(now)
         answer: T = await call.answer
         return answer
 
     def hurry(self) -> None:
         """Let patient calls wait no longer."""
         self._calls.hurry()
-        self._plan()
+        self._plan(self._loop.time())
+
+    def aside(self, work: Callable[[], None]) -> None:
+        """Have ``work``, which is short, done in our thread, behind what is under way there."""
+        if not self._closing:
+            self._writer.submit(lambda _: work())
+
+    def run_idle_work(self) -> None:
+        """A caller who came alone has been served: begin one of the things that are to be done besides.
+
+        Begun by the clock they would meet the next caller; and one who comes often would put them off until
+        there is so much to do that it keeps somebody waiting.
+        """
+        if self._busy or self._closing or not self._alone:
+            return
+        if self._calls.enough:
+            self._begin()
+        else:
+            self._checkpoints.run_idle_work()
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work(conn)`` in one read-only snapshot that sees every finished `write`.
@@ -145,14 +146,14 @@ class Journal:
         """
         self._check_open()
         try:
-            return await thread.hop(self._reader, partial(in_snapshot, work=work))
+            return await self._reader.hop(partial(in_snapshot, work=work))
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise translate(error, Phase.READ) from error
 
     async def close(self) -> None:
         """Finish what was asked for, then close.  Idempotent; bounded by the busy timeout."""
         if self._closed is None:
-            self._check_process()
+            self._check_open()
             self._closing = True
             self.hurry()
             self._closed = self._loop.create_task(self._close(), name="journal-close")
@@ -165,64 +166,90 @@ class Journal:
         await self._reader.close()
         await self._writer.close()
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            raise SupervisorError(
-                ErrorCode.FORKED_COPY,
-                "this journal was opened before a fork; the copy must not use it",
-                phase=Phase.OPEN,
-                hint="open a supervisor of its own after the fork",
-            )
-
     def _check_open(self) -> None:
-        self._check_process()
+        if os.getpid() != self._pid:
+            raise _forked_error()
         if self._closing:
             raise _closed_error()
 
-    def _plan(self) -> None:
-        """Have what waits done: in the next turn of the loop, so that all callers of this one share it."""
+    def _plan(self, now: float) -> None:
+        """Have what waits done: in the next turn of the loop, so that all callers of this one share it.
+
+        At once where they come alone: should there be more of them this time, the others share the next.
+        """
         if self._busy:
             return  # the end of that batch asks again
-        if self._calls.press or self._closing:
+        if self._closing or self._calls.press(now):
             self._begin_soon()
+        elif (ends := self._calls.gathering_ends) is not None:
+            self._begin_by(ends)
         elif self._later is None and (ends := self._calls.patience_ends) is not None:
-            self._later = self._loop.call_at(ends, self._begin)
+            self._later = self._loop.call_at(ends, self._due)
+
+    def _begin_by(self, when: float) -> None:
+        if self._later is not None:
+            if self._later.when() <= when:
+                return
+            self._later.cancel()
+        self._later = self._loop.call_at(when, self._due)
+
+    def _due(self) -> None:
+        self._later = None
+        if not self._busy:  # else the end of that batch asks again
+            self._begin()
 
     def _begin_soon(self) -> None:
-        self._busy = True
-        if self._later is not None:  # it may be due in this very turn: then two batches would begin
-            self._later.cancel()
-            self._later = None
-        self._loop.call_soon(self._begin)
+        if self._alone:
+            self._begin()
+        else:
+            self._busy = True
+            self._loop.call_soon(self._begin)
 
     def _begin(self) -> None:
-        self._later = None
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         batch = self._calls.take(self._loop.time())
         self._busy = bool(batch)
         if batch:
-            works, durable = [call.work for call in batch], any(call.durable for call in batch)
-            work = partial(self._batches.run, works=works, durable=durable)
-            thread.submit(self._writer, work, self._loop, partial(self._done, batch))
+            if not all(call.patient for call in batch):
+                self._alone = len(batch) == 1
+            self._submit(batch, any(call.durable for call in batch))
         elif self._closing:
             self._at_rest.set()
 
-    def _done(self, batch: list[Call], results: list[Done | Failed] | BaseException) -> None:
+    def _submit(self, batch: list[Call], durable: bool) -> None:
+        self._busy = True
+        works = [call.work for call in batch]
+        work = partial(self._batches.run, works=works, durable=durable)
+        self._writer.submit(work, partial(self._done, batch))
+
+    def _done(self, batch: list[Call], results: list[object | Failed] | BaseException) -> None:
         if isinstance(results, BaseException):
             self._failed(batch, results)
-        else:
-            self.commits += 1
-            self.bell.ring()
-            self.committed_calls += len(batch)
-            for call, result in zip(batch, results, strict=True):
-                if isinstance(result, Done):
-                    _answer(call, value=result.value)
-                else:
-                    _answer(call, error=_typed(result))
-            self._checkpoints.committed(len(batch))
-            if self._calls.enough:  # a lull is likely now: who was just answered has something to do first
-                self._later = self._loop.call_later(LULL_SECONDS, self._begin)
+            self._go_on()
+            return
+        self.commits += 1
+        self.committed_calls += len(batch)
+        try:
+            if len(batch) == 1:
+                _tell(batch[0], results[0])  # who comes alone goes on in this very turn
+            else:  # each in a callback of its own: one that ends the loop takes no other along
+                for call, result in zip(batch, results, strict=True):
+                    self._loop.call_soon(_tell, call, result)
+        finally:  # also where who goes on ends the loop
+            self._loop.call_soon(self._committed, len(batch))  # who was answered goes first
+
+    def _committed(self, calls: int) -> None:
+        self.bell.ring()
+        self._checkpoints.committed(calls)
+        if self._calls.enough and not self._alone:  # else `run_idle_work` is called
+            self._later = self._loop.call_later(DELAY_SECONDS, self._due)
+        self._go_on()
+
+    def _go_on(self) -> None:
         self._busy = False
-        self._plan()
+        self._plan(self._loop.time())
 
     def _failed(self, batch: list[Call], error: BaseException) -> None:
         """Nothing was written.  Busy: try again with what has arrived since, within each call's time."""
@@ -234,55 +261,17 @@ class Journal:
             else:
                 typed = busy(Phase.RUN) if is_busy(error) else translate(error, Phase.RUN)
                 typed.__cause__ = error
-                _answer(call, error=typed)
+                self._loop.call_soon(_tell, call, Failed(typed))
         self._calls.put_back(again)
 
 
-async def _connect(database: str, *, uri: bool) -> aiosqlite.Connection:
-    try:
-        return await thread.connect(database, uri=uri)
-    except sqlite3.Error as error:
-        raise translate(error, Phase.OPEN) from error
-
-
-async def _patiently(
-    connection: aiosqlite.Connection, work: Callable[[sqlite3.Connection], T], seconds: float
-) -> T:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return await thread.hop(connection, work)
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            if not is_busy(error) or time.monotonic() >= deadline:
-                raise translate(error, Phase.OPEN) from error
-            await asyncio.sleep(0.02)  # switching to WAL answers "busy" without having waited
-
-
-def _configure(conn: sqlite3.Connection) -> None:
-    # EXTRA: the rollback file of the switch to WAL must not come back after a power loss.
-    conn.execute("PRAGMA synchronous = EXTRA")
-    conn.execute("PRAGMA recursive_triggers = ON")  # else INSERT OR REPLACE would go round the guards
-    conn.execute("PRAGMA trusted_schema = OFF")
-    mode = conn.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-    if mode != "wal":
-        raise SupervisorError(
-            ErrorCode.STATE_DIR_REFUSED,
-            "this file system cannot hold a SQLite write-ahead log",
-            phase=Phase.OPEN,
-            hint="choose a state directory on a local disk",
-        )
-    conn.execute(SQL_LAST_RESORT)
-    conn.execute("PRAGMA journal_size_limit = 16777216")  # a burst leaves no giant -wal behind
-
-
-def _check_sqlite() -> None:
-    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        raise SupervisorError(
-            ErrorCode.UNSUPPORTED_PLATFORM,
-            f"this Python has SQLite {sqlite3.sqlite_version}; 3.37 or newer is needed",
-            phase=Phase.OPEN,
-            hint="use a newer Python or operating system",
-        )
+def _forked_error() -> SupervisorError:
+    return SupervisorError(
+        ErrorCode.FORKED_COPY,
+        "this journal was opened before a fork; the copy must not use it",
+        phase=Phase.OPEN,
+        hint="open a supervisor of its own after the fork",
+    )
 
 
 def _closed_error() -> SupervisorError:
@@ -293,21 +282,10 @@ def _closed_error() -> SupervisorError:
     )
 
 
-def _typed(result: Failed) -> BaseException:
-    error = result.error
-    if isinstance(error, StopIteration):  # a future refuses to carry one
-        return RuntimeError("the work raised StopIteration")
-    if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
-        typed = translate(error, Phase.RUN)
-        typed.__cause__ = error
-        return typed
-    return error
-
-
-def _answer(call: Call, *, value: object = None, error: BaseException | None = None) -> None:
+def _tell(call: Call, result: object | Failed) -> None:
     if call.answer.done():
         return
-    if error is None:
-        call.answer.set_result(value)
+    if isinstance(result, Failed):
+        call.answer.set_exception(result.typed())
     else:
-        call.answer.set_exception(error)
+        call.answer.set_result(result)

@@ -32,7 +32,7 @@ def append(
     now_ns: int,
 ) -> None:
     """Add an entry, in the transaction of the change it tells of."""
-    conn.execute(SQL_APPEND, (now_ns, serial, attempt, state.value, trigger, reason))
+    conn.execute(SQL_APPEND, (now_ns, serial, attempt, str(state), trigger, reason))
 
 
 def feed(

@@ -9,8 +9,9 @@ from . import feed, meta
 
 # Named, and their conditions repeated, or the planner would walk all runs (as in `listing`).
 SQL_JUDGED = """
-SELECT state, count(*) FROM runs INDEXED BY runs_judged
-WHERE state IN ('queued', 'starting', 'running', 'stopping', 'quarantined') GROUP BY state
+SELECT state, count(*) FROM runs INDEXED BY runs_by_state
+WHERE state IN ('queued', 'starting', 'running', 'stopping', 'quarantined') AND collected_ns IS NULL
+GROUP BY state
 """
 SQL_UNRESOLVED = """
 SELECT count(*) FROM runs INDEXED BY runs_unresolved WHERE state = 'unknown' AND resolution IS NULL

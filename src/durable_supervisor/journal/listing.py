@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 import sqlite3
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
+from ..model.named_tuple import NamedTuple
 from ..model.states import RunState
 from . import migrate
 from .rows import Document, RunRow, decode, encode, run_row
@@ -18,8 +17,11 @@ SELECT runs.* FROM run_labels CROSS JOIN runs ON runs.serial = run_labels.serial
 WHERE run_labels.name = ? AND run_labels.value = ? AND run_labels.serial < ?
 ORDER BY run_labels.serial DESC LIMIT ?
 """
+# The serials of the page first, so that no more rows than it has are read; what is sorted is the page.
 SQL_NEWEST_KEPT = """
-SELECT * FROM runs WHERE collected_ns IS NULL AND serial < ? ORDER BY serial DESC LIMIT ?
+SELECT runs.*
+FROM (SELECT serial FROM runs_kept WHERE serial < ? ORDER BY serial DESC LIMIT ?) AS page
+CROSS JOIN runs ON runs.serial = page.serial ORDER BY page.serial DESC
 """
 SQL_KEPT_BY_STATE = """
 SELECT * FROM runs WHERE state = ? AND collected_ns IS NULL AND serial < ? ORDER BY serial DESC LIMIT ?
@@ -27,19 +29,24 @@ SELECT * FROM runs WHERE state = ? AND collected_ns IS NULL AND serial < ? ORDER
 SQL_KEPT_BY_OWNER = """
 SELECT * FROM runs WHERE owner = ? AND collected_ns IS NULL AND serial < ? ORDER BY serial DESC LIMIT ?
 """
-# The WHERE repeats the index's own, or SQLite could not use the partial index; named, since
-# the planner would rather look up five states and sort.
+# Sorts the serials of those that are not over, and no row.  The WHERE repeats the index's own, or SQLite
+# could not use the partial index; named, or the planner would walk all runs.
 SQL_JUDGED = """
-SELECT * FROM runs INDEXED BY runs_judged
-WHERE state IN ('queued', 'starting', 'running', 'stopping', 'quarantined') AND serial > ?
-ORDER BY serial LIMIT ?
+SELECT runs.*
+FROM (
+    SELECT serial FROM runs INDEXED BY runs_by_state
+    WHERE state IN ('queued', 'starting', 'running', 'stopping', 'quarantined') AND collected_ns IS NULL
+        AND serial > ?
+    ORDER BY serial LIMIT ?
+) AS page
+CROSS JOIN runs ON runs.serial = page.serial ORDER BY page.serial
 """
 # Who may hold a slot: all that are judged, and unknown ones of this boot that nobody resolved.
 SQL_SLOTS = """
 SELECT run_id, owner, request_id, state, attempt, serial, priority, shard, boot_id, resolution, evidence,
     stop_requested
-FROM runs INDEXED BY runs_judged
-WHERE state IN ('queued', 'starting', 'running', 'stopping', 'quarantined') AND serial > 0
+FROM runs INDEXED BY runs_by_state
+WHERE state IN ('queued', 'starting', 'running', 'stopping', 'quarantined') AND collected_ns IS NULL
 UNION ALL
 SELECT run_id, owner, request_id, state, attempt, serial, priority, shard, boot_id, resolution, evidence,
     stop_requested
@@ -50,6 +57,7 @@ SQL_ATTEMPTS_SINCE = "SELECT run_id, attempt FROM runs WHERE serial >= ?"
 
 _TOP = (1 << 63) - 1
 KNOWS_COLLECTED = 3  # the schema from which on runs can be collected
+_KNOWS_KEPT = 4  # and that which can page those that are not
 
 
 class SlotRow(NamedTuple):
@@ -84,7 +92,7 @@ def list_runs(
     Pass the last row's serial as ``before_serial`` for the next page; fewer than
     ``limit`` rows mean that there are no more.  With a label and states together
     the runs of that label are walked; with an owner and anything else those of that owner or label;
-    with collected ones, and in a journal of before there were any, all are.
+    with collected ones, and in a journal of an older schema, all are.
     """
     before = _TOP if before_serial is None else before_serial
     if states is not None and not states:
@@ -92,12 +100,15 @@ def list_runs(
     if label is not None:
         name, value = encode(label[0]), encode(label[1])
         return _filtered(_walk(conn, SQL_BY_LABEL, (name, value), before, limit), limit, states, owner)
-    if collected or migrate.schema_version(conn) < KNOWS_COLLECTED:
-        return _filtered(_walk(conn, SQL_NEWEST, (), before, limit), limit, states, owner)
+    if collected or migrate.schema_version(conn) < _KNOWS_KEPT:
+        rows = (row for row in _walk(conn, SQL_NEWEST, (), before, limit) if collected or not row.collected)
+        return _filtered(rows, limit, states, owner)
     if owner is not None:
         return _filtered(_walk(conn, SQL_KEPT_BY_OWNER, (owner,), before, limit), limit, states, None)
     if states is None:
         return [run_row(row) for row in conn.execute(SQL_NEWEST_KEPT, (before, limit))]
+    import heapq  # a start lists nothing
+
     pages = (conn.execute(SQL_KEPT_BY_STATE, (state.value, before, limit)) for state in sorted(set(states)))
     merged = heapq.merge(*pages, key=lambda row: -row["serial"])
     return [run_row(row) for row, _ in zip(merged, range(limit), strict=False)]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
+import os
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
+from ..model.named_tuple import NamedTuple
 from .errors import corrupt
 
-NAME = re.compile(r"(\d{4})_[a-z0-9]+(?:_[a-z0-9]+)*\.sql")
+_WORD = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 SQL_SCHEMA_TABLE = """
 CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -53,12 +52,12 @@ class Migration(NamedTuple):
             raise ValueError(f"{self.name}: the last statement has no end")
 
 
-def directory() -> Path:
+def directory() -> str:
     """Where the ``.sql`` files are: inside the installed package, or at the top of the source tree."""
-    package = Path(__file__).resolve().parent.parent
-    for place in (package / "migrations", package.parent.parent / "migrations"):
-        if place.is_dir():
-            return place
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    for place in (package, os.path.dirname(os.path.dirname(package))):
+        if os.path.isdir(found := os.path.join(place, "migrations")):
+            return found
     raise SupervisorError(
         ErrorCode.INTERNAL,
         "the migrations are missing from this installation",
@@ -67,20 +66,28 @@ def directory() -> Path:
     )
 
 
-def load(place: Path | None = None) -> list[Migration]:
+def load(place: str | os.PathLike[str] | None = None) -> list[Migration]:
     """Every migration, oldest first.  Raises ValueError for a misnamed file or a gap."""
-    found = []
-    for path in sorted((place or directory()).iterdir()):
-        if path.suffix != ".sql":
+    found, folder = [], os.fspath(place or directory())
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".sql"):
             continue
-        match = NAME.fullmatch(path.name)
-        if match is None:
-            raise ValueError(f"{path.name}: a migration is named NNNN_lower_case.sql")
-        found.append(Migration(int(match[1]), path.name, path.read_text(encoding="utf-8")))
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            found.append(Migration(version_of(name), name, file.read()))
     for expected, migration in enumerate(found, 1):
         if migration.version != expected:
             raise ValueError(f"{migration.name}: expected version {expected}")
     return found
+
+
+def version_of(name: str) -> int:
+    """Of a file named by four digits, then words, then ``.sql``.  Raises ValueError for another name."""
+    # No regular expression: to compile one takes every start longer than to read these files.
+    number, *words = name.removesuffix(".sql").split("_")
+    regular = len(number) == 4 and number.isascii() and number.isdigit() and name.endswith(".sql")
+    if not regular or not words or not all(word and _WORD.issuperset(word) for word in words):
+        raise ValueError(f"{name}: a migration is named NNNN_lower_case.sql")
+    return int(number)
 
 
 def schema_version(conn: sqlite3.Connection) -> int:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ..model.outcome import Outcome
 from ..model.states import SETTLED_STATES, RunState, Trigger
 from . import feed, meta, runs
-from .rows import Document, Intent, RunRow
+from .rows import Document, Intent, RunRow, new_row
 
 SUPERSEDED = "superseded_attempt"  # a later attempt's log proves that this one was a not_started
 
@@ -137,7 +137,9 @@ def _add(conn: sqlite3.Connection, run: RecoveredRun, now_ns: int, report: Rebui
     if taken is not None:
         report.conflicts.append(Conflict(run.run_id, "serial_taken", str(taken[0])))
         serial = meta.next_serial(conn)  # only an order; the log is found by its shard
-    return runs.insert(conn, _intent(run, run.attempts[0], serial), feed.RECOVER, now_ns)
+    intent = _intent(run, run.attempts[0], serial)
+    runs.insert(conn, intent, feed.RECOVER, now_ns)
+    return new_row(intent, now_ns)
 
 
 def _closed_to_retry(row: RunRow) -> bool:

@@ -6,10 +6,11 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from ..model.compact import compact_encoder
 from ..model.errors import Phase
+from ..model.named_tuple import NamedTuple
 from ..model.outcome import Outcome
 from ..model.states import RunState
 from .errors import corrupt
@@ -46,7 +47,8 @@ def decode(text: str) -> Any:
 class RunRow(NamedTuple):
     """One row of ``runs``.  Times are Unix nanoseconds.
 
-    From ``updated_ns`` on the fields are facts of the current attempt.  ``argv``
+    From ``updated_ns`` on the fields are facts of the current attempt; when that began and ended
+    `runs.attempts` tells.  ``argv``
     is as stored: redacted; of a collected run it is empty, as are its working directory, labels
     and all that a log would tell.  ``outcome`` is ``Outcome.to_dict()``; ``receipt``,
     ``evidence``, ``resolution`` and ``log_health`` are JSON objects.
@@ -196,7 +198,7 @@ def new_row(intent: Intent, now_ns: int) -> RunRow:
 AdmissionKind = Literal["new", "existing", "retry", "retryable", "conflict"]
 
 
-class Admission(NamedTuple):
+class Admission:
     """What became of a request.
 
     ``new`` and ``retry``: the intent is in the journal, dispatch it.  ``existing``: the same
@@ -205,13 +207,23 @@ class Admission(NamedTuple):
     ``differing`` names the fields (``["key_id"]``: digests of another key, incomparable).
     """
 
-    kind: AdmissionKind
-    row: RunRow
-    differing: Sequence[str] = ()
+    __slots__ = ("_row", "differing", "kind")
+
+    def __init__(self, kind: AdmissionKind, row: RunRow | Intent, differing: Sequence[str] = ()) -> None:
+        self.kind = kind
+        self._row = row
+        self.differing = differing
+
+    @property
+    def row(self) -> RunRow:
+        """A new run's is made when it is first asked for: behind the commit, which a caller waits for."""
+        if isinstance(self._row, Intent):
+            self._row = new_row(self._row, self._row.now_ns)
+        return self._row
 
 
 class AttemptRow(NamedTuple):
-    """One row of ``attempts``; the ``ended_*`` fields are None while it is open."""
+    """One try at executing a run; ``reason`` and the ``ended_*`` fields are None while it is open."""
 
     attempt: int
     intent_ns: int

@@ -10,7 +10,7 @@ from ..model.digest import differing_fields
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.errors import unknown_run as unknown_run  # offered here, beside `get`
 from ..model.states import SETTLED_STATES, RunState, Trigger
-from . import feed
+from . import feed, migrate
 from .advance import Facts, advance
 from .errors import StaleState
 from .rows import (
@@ -21,7 +21,6 @@ from .rows import (
     RunRow,
     encode,
     encode_optional,
-    new_row,
     run_row,
 )
 
@@ -35,22 +34,29 @@ SQL_INSERT = """
 INSERT INTO runs (
     serial, run_id, shard, owner, request_id, state, attempt, argv, cwd, env_names, labels, limits,
     completion, digests, key_id, nested_in, survives_unit_restart, created_ns, updated_ns, boot_id,
-    priority
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    priority, intent_ns, first_seq
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 SQL_INSERT_LABEL = "INSERT INTO run_labels (name, value, serial) VALUES (?, ?, ?)"
-SQL_INSERT_ATTEMPT = """
-INSERT INTO attempts (serial, attempt, intent_ns, boot_id, first_seq) VALUES (?, ?, ?, ?, ?)
+# Of a run that `SQL_RETRY` is about to let tell of the next one, and of no other.
+SQL_KEEP_ATTEMPT = """
+INSERT INTO attempts (serial, attempt, intent_ns, boot_id, first_seq, ended_ns, ended_state, reason)
+SELECT serial, attempt, intent_ns, boot_id, first_seq, ended_ns, state, reason
+FROM runs
+WHERE run_id = ? AND state = 'not_started' AND attempt = ? AND retryable = 1 AND stop_requested = 0
 """
-SQL_ATTEMPTS = """
+SQL_EARLIER_ATTEMPTS = """
 SELECT attempt, intent_ns, boot_id, first_seq, ended_ns, ended_state, reason
 FROM attempts WHERE serial = ? ORDER BY attempt
 """
+SQL_CURRENT_ATTEMPT = """
+SELECT attempt, intent_ns, boot_id, first_seq, ended_ns, state, reason FROM runs WHERE serial = ?
+"""
 SQL_RETRY = """
 UPDATE runs SET
-    state = ?, priority = ?, attempt = ?, boot_id = ?, updated_ns = ?, survives_unit_restart = ?,
-    worker = NULL, program = NULL, reason = NULL, outcome = NULL, receipt = NULL, evidence = NULL,
-    retryable = 0, log_health = NULL
+    state = ?, priority = ?, attempt = ?, intent_ns = ?, first_seq = ?, boot_id = ?, updated_ns = ?,
+    survives_unit_restart = ?, ended_ns = NULL, worker = NULL, program = NULL, reason = NULL, outcome = NULL,
+    receipt = NULL, evidence = NULL, retryable = 0, log_health = NULL
 WHERE run_id = ? AND state = 'not_started' AND attempt = ? AND retryable = 1 AND stop_requested = 0
 RETURNING *
 """
@@ -63,6 +69,8 @@ RETURNING *
 SQL_LOG_HEALTH = "UPDATE runs SET log_health = ?, updated_ns = ? WHERE run_id = ? RETURNING *"
 SQL_RESOLUTION = "UPDATE runs SET resolution = ?, updated_ns = ? WHERE run_id = ? RETURNING *"
 SQL_INSERT_RESOLUTION = "INSERT INTO resolutions (time_ns, serial, document) VALUES (?, ?, ?)"
+
+KNOWS_CURRENT_ATTEMPT = 4  # the schema from which on ``attempts`` has the earlier ones alone
 
 # Run ids are ASCII (model/ids.py), so this sorts after every id that begins with a prefix.
 _AFTER_ANY = "\x7f"
@@ -113,7 +121,10 @@ def admit(conn: sqlite3.Connection, intent: Intent) -> Admission:
 def admit_known(conn: sqlite3.Connection, intent: Intent, known: Admission | None) -> Admission:
     """`admit`, by what `preview` has said in this transaction."""
     if known is None:
-        return Admission("new", _insert(conn, intent))
+        if intent.attempt != 1:
+            raise ValueError("a request that the journal does not know has no earlier attempt")
+        insert(conn, intent, feed.ADMIT, intent.now_ns)
+        return Admission("new", intent)
     row = known.row
     meant = intent.run_id == row.run_id and intent.attempt == row.attempt + 1
     if known.kind != "retryable" or not meant:
@@ -121,43 +132,35 @@ def admit_known(conn: sqlite3.Connection, intent: Intent, known: Admission | Non
     return Admission("retry", retry(conn, row, intent, intent.now_ns))
 
 
-def insert(conn: sqlite3.Connection, intent: Intent, trigger: str, now_ns: int) -> RunRow:
-    """A new row with its labels, attempt and feed entry (``trigger`` is the feed's word for it)."""
+def insert(conn: sqlite3.Connection, intent: Intent, trigger: str, now_ns: int) -> None:
+    """A new row with its labels and feed entry (``trigger`` is the feed's word for it)."""
     if intent.state not in (RunState.QUEUED, RunState.STARTING):
         raise ValueError("an intent is queued or starting")
     values = (
-        intent.serial, intent.run_id, intent.shard, intent.owner, intent.request_id, intent.state.value,
-        intent.attempt, encode(list(intent.argv)), encode(intent.cwd), encode(list(intent.env_names)),
-        encode(dict(intent.labels)), encode(dict(intent.limits)), intent.completion,
-        encode(dict(intent.digests)), intent.key_id, intent.nested_in, intent.survives_unit_restart,
-        intent.now_ns, now_ns, intent.boot_id,
-        intent.priority,
+        intent.serial, intent.run_id, intent.shard, intent.owner, intent.request_id, str(intent.state),
+        intent.attempt, encode(list(intent.argv)), encode(intent.cwd),
+        encode(list(intent.env_names)) if intent.env_names else "[]",
+        encode(dict(intent.labels)) if intent.labels else "{}", encode(dict(intent.limits)),
+        intent.completion, encode(dict(intent.digests)), intent.key_id, intent.nested_in,
+        intent.survives_unit_restart, intent.now_ns, now_ns, intent.boot_id, intent.priority,
+        intent.now_ns, intent.first_seq,
     )  # fmt: skip
     conn.execute(SQL_INSERT, values)
-    row = new_row(intent, now_ns)
     for name, value in intent.labels.items():
-        conn.execute(SQL_INSERT_LABEL, (encode(name), encode(value), row.serial))
-    _add_attempt(conn, row.serial, intent)
-    feed.append(conn, row.serial, row.attempt, row.state, trigger, None, now_ns)
-    return row
-
-
-def _add_attempt(conn: sqlite3.Connection, serial: int, intent: Intent) -> None:
-    conn.execute(
-        SQL_INSERT_ATTEMPT, (serial, intent.attempt, intent.now_ns, intent.boot_id, intent.first_seq)
-    )
+        conn.execute(SQL_INSERT_LABEL, (encode(name), encode(value), intent.serial))
+    feed.append(conn, intent.serial, intent.attempt, intent.state, trigger, None, now_ns)
 
 
 def retry(conn: sqlite3.Connection, row: RunRow, intent: Intent, now_ns: int) -> RunRow:
     """The next attempt of a retryable not_started run (callers: `admit`).  Raises `StaleState`."""
     values = (
-        intent.state.value, intent.priority, intent.attempt, intent.boot_id, now_ns,
-        intent.survives_unit_restart, row.run_id, row.attempt,
+        intent.state.value, intent.priority, intent.attempt, intent.now_ns, intent.first_seq, intent.boot_id,
+        now_ns, intent.survives_unit_restart, row.run_id, row.attempt,
     )  # fmt: skip
+    conn.execute(SQL_KEEP_ATTEMPT, (row.run_id, row.attempt))
     found = conn.execute(SQL_RETRY, values).fetchone()
     if found is None:
         raise StaleState(row.run_id, RunState.NOT_STARTED, _need(conn, row.run_id).state)
-    _add_attempt(conn, row.serial, intent)
     retried = run_row(found)
     trigger = Trigger.REQUEUE if retried.state is RunState.QUEUED else Trigger.RETRY
     feed.append(conn, row.serial, retried.attempt, retried.state, trigger.value, None, now_ns)
@@ -166,7 +169,14 @@ def retry(conn: sqlite3.Connection, row: RunRow, intent: Intent, now_ns: int) ->
 
 def attempts(conn: sqlite3.Connection, serial: int) -> list[AttemptRow]:
     """Every attempt of a run, oldest first."""
-    return [AttemptRow(*row) for row in conn.execute(SQL_ATTEMPTS, (serial,))]
+    found = [AttemptRow(*row) for row in conn.execute(SQL_EARLIER_ATTEMPTS, (serial,))]
+    if migrate.schema_version(conn) < KNOWS_CURRENT_ATTEMPT:
+        return found
+    for row in conn.execute(SQL_CURRENT_ATTEMPT, (serial,)):
+        current = AttemptRow(*row)
+        over = current.ended_state in SETTLED_STATES
+        found.append(current if over else current._replace(ended_state=None, reason=None))
+    return found
 
 
 def transition(
@@ -232,12 +242,6 @@ def set_resolution(conn: sqlite3.Connection, run_id: str, document: Document, no
     text = encode(document)
     conn.execute(SQL_INSERT_RESOLUTION, (now_ns, row.serial, text))
     return run_row(conn.execute(SQL_RESOLUTION, (text, now_ns, run_id)).fetchone())
-
-
-def _insert(conn: sqlite3.Connection, intent: Intent) -> RunRow:
-    if intent.attempt != 1:
-        raise ValueError("a request that the journal does not know has no earlier attempt")
-    return insert(conn, intent, feed.ADMIT, intent.now_ns)
 
 
 def _need(conn: sqlite3.Connection, run_id: str) -> RunRow:

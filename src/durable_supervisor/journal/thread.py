@@ -1,4 +1,4 @@
-"""One thread that owns one SQLite connection: the only use of aiosqlite."""
+"""One thread that owns one SQLite connection, for one event loop."""
 
 from __future__ import annotations
 
@@ -6,89 +6,132 @@ import asyncio
 import errno
 import os
 import sqlite3
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
-from typing import Any, Generic, Self, TypeVar, cast
-
-import aiosqlite
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-# The busy timeout of one try, in seconds: short, so that between tries the loop can
-# drop cancelled work and take in what has arrived.
-BUSY_TRY_SECONDS = 1.0
-JOIN_SECONDS = 5.0
+Work = Callable[[sqlite3.Connection], T]
+Told = Callable[[Any], None]  # with what was returned or raised
 
 
-async def connect(database: str, *, uri: bool) -> aiosqlite.Connection:
-    """A connection in autocommit mode: every BEGIN is ours.  Raises sqlite3.Error, OSError."""
-    connection = aiosqlite.connect(
-        database, uri=uri, isolation_level=None, timeout=BUSY_TRY_SECONDS, cached_statements=256
-    )
-    # aiosqlite 0.22 runs an ordinary thread: a host that forgets to close would hang at
-    # exit.  There is no public way to say daemon (before 0.22 the connection is the thread);
-    # SQLite survives a thread cut off anywhere.
-    worker: Any = getattr(connection, "_thread", connection)
-    worker.daemon = True
-    try:
-        opened = await connection
-    except BaseException as error:
-        if worker.ident is None:  # it has never begun
+async def connect(open_: Callable[[], sqlite3.Connection]) -> Connection:
+    """What ``open_`` returns, called in the thread.  Raises what that raises, and OSError EAGAIN where no
+    thread can be had.  An opening that is cancelled goes on to its end; then it is closed.
+    """
+    connection = Connection(open_)
+    await connection.open()
+    return connection
+
+
+class Connection:
+    """What is asked of it is done in that order, also where the caller was cancelled meanwhile."""
+
+    def __init__(self, open_: Callable[[], sqlite3.Connection]) -> None:
+        self._closing = False
+        self._calls: SimpleQueue[Callable[[sqlite3.Connection], None] | None] = SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        tellers = [partial(_tell, self._loop, partial(_settle, one)) for one in (self._opened, self._closed)]
+        # A daemon: a host that forgets to close must not hang at its exit, and SQLite survives a thread
+        # that is cut off anywhere.
+        self._thread = Thread(
+            target=_serve, args=(open_, self._calls, *tellers), name="durable-supervisor-journal", daemon=True
+        )
+
+    async def open(self) -> None:
+        """Once, before all else.  What it raises (see `connect`) leaves no thread behind."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
-        # The thread has been told to end and will tell our loop so: it must not find it closed.
-        worker.join(JOIN_SECONDS)
-        raise
-    opened.row_factory = sqlite3.Row
-    return opened
+        try:
+            await self._opened
+        except BaseException:
+            self._end()
+            raise
+
+    async def hop(self, work: Work[T]) -> T:
+        """Run ``work`` in the thread and await it: a whole transaction a hop, not a statement."""
+        answer: asyncio.Future[T] = self._loop.create_future()
+        self.submit(work, partial(_settle, answer))
+        return await answer
+
+    def submit(self, work: Work[Any], then: Told | None = None) -> None:
+        """As `hop`, for who awaits nothing: ``then`` is called on the loop with what came of ``work``.
+
+        In the very turn in which the thread's word arrives: a future would do so one turn later, a task that
+        awaits it two.  Without ``then`` nobody is told, and the loop sleeps on.
+        """
+        if self._closing:
+            raise sqlite3.ProgrammingError("the connection is closed")
+        self._calls.put(partial(_do, work, None if then is None else partial(_tell, self._loop, then)))
+
+    async def close(self) -> None:
+        """What was asked for before is done before.  Idempotent; cancelled, it goes on."""
+        self._end()
+        await asyncio.shield(self._closed)
+        self._thread.join()  # which has said its last word
+
+    def __del__(self) -> None:
+        """Of a host that forgot to close: the thread, which does not know us, would wait for ever."""
+        self._end()
+
+    def _end(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._calls.put(None)
 
 
-async def hop(connection: aiosqlite.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-    """Run ``work`` on the connection's thread and await it.
-
-    aiosqlite hops once per statement, which caps it at some thousand commits a
-    second; a whole batch per hop does not.  There is no public call for that
-    (``_execute`` in 0.22), so the private one is used here and nowhere else.
-    """
-    execute = cast(Callable[..., Awaitable[T]], connection._execute)
-    return await execute(work, connection._conn)
+def _tell(loop: asyncio.AbstractEventLoop, then: Told, result: object) -> None:
+    """From the thread."""
+    try:
+        loop.call_soon_threadsafe(then, result)
+    except RuntimeError:
+        return  # the host has closed its loop without closing us: nobody waits any more
 
 
-class _Answer(Generic[T]):
-    """Stands where aiosqlite expects a future, and calls back in the very turn of the loop in which the
-    thread's word arrives.  A future would do that one turn later, a task that awaits it two.
-
-    And for its loop: should a host have closed that without closing us, nobody waits any more, and the
-    thread does not end with a traceback.
-    """
-
-    __slots__ = ("_loop", "set_exception", "set_result")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, then: Callable[[T | BaseException], None]) -> None:
-        self._loop = loop
-        self.set_result: Callable[[T], None] = then
-        self.set_exception: Callable[[BaseException], None] = then
-
-    def get_loop(self) -> Self:
-        return self
-
-    def call_soon_threadsafe(self, call: Callable[..., None], *arguments: object) -> None:
-        with suppress(RuntimeError):  # it is closed
-            self._loop.call_soon_threadsafe(call, *arguments)
-
-    def done(self) -> bool:
-        return False  # nobody cancels it
+def _settle(answer: asyncio.Future[Any], result: object) -> None:
+    if answer.done():
+        return  # its caller was cancelled
+    if isinstance(result, BaseException):
+        answer.set_exception(result)
+    else:
+        answer.set_result(result)
 
 
-def submit(
-    connection: aiosqlite.Connection,
-    work: Callable[[sqlite3.Connection], T],
-    loop: asyncio.AbstractEventLoop,
-    then: Callable[[T | BaseException], None],
+# In the thread.
+
+
+def _serve(
+    open_: Callable[[], sqlite3.Connection],
+    calls: SimpleQueue[Callable[[sqlite3.Connection], None] | None],
+    opened: Told,
+    closed: Told,
 ) -> None:
-    """As `hop`, for who awaits nothing: ``then`` is called on the loop with what ``work`` returned or raised.
+    try:
+        connection = open_()
+    except BaseException as error:  # noqa: BLE001  (whatever it is, it is the caller's)
+        opened(error)
+        return
+    opened(None)
+    try:
+        with closing(connection):
+            while (call := calls.get()) is not None:
+                call(connection)
+                del call  # it knows its caller, who may be forgotten before anybody calls again
+    finally:
+        closed(None)
 
-    (``_tx`` is the thread's queue.)
-    """
-    answer: Any = _Answer(loop, then)
-    connection._tx.put_nowait((answer, partial(work, connection._conn)))
+
+def _do(work: Work[Any], tell: Told | None, connection: sqlite3.Connection) -> None:
+    try:
+        result = work(connection)
+    except BaseException as error:  # noqa: BLE001  (whatever it is, it is the caller's)
+        result = error
+    if tell is not None:
+        tell(result)

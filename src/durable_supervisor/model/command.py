@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Literal
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .errors import invalid
 from .secrets import MIN_SECRET_BYTES
+from .value import Value
 
 if TYPE_CHECKING:
     from .terminal import Terminal
@@ -49,6 +51,7 @@ OPTIONAL = (
     "max_open_files",
     "max_file_bytes",
 )
+CONFINING = OPTIONAL[1:]  # all but the first are for the kernel to hold
 # Whole numbers, with the least that a program can be started with (0, 1, 2 are open, its image is mapped).
 LEAST = {
     "max_stdin_bytes": 0,
@@ -57,12 +60,13 @@ LEAST = {
     "max_open_files": 3,
     "max_file_bytes": 0,
 }
+_NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+_SECRET = frozenset({"secret_env", "stdin", "secrets"})  # fields of `Command` whose values may be
 # What `Command` takes as well, for calls that need no other limits.
 SUGAR = ("timeout", "idle_timeout", "max_stdin_bytes", "max_stdout_bytes", "max_stderr_bytes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Value):
     """Bounds of one run.  Times are seconds, sizes are bytes; None means unbounded.
 
     ``timeout`` is wall time since release and counts while the machine sleeps;
@@ -105,8 +109,8 @@ class Limits:
             _size(f"limits.{name}", getattr(self, name))
         for name in ("timeout", "idle_timeout", "grace", "max_cpu_seconds", "max_cpus"):
             value = getattr(self, name)
-            if value is not None:  # 5 and 5.0 are one request, whichever its language writes
-                object.__setattr__(self, name, float(value))
+            if value is not None:  # 5 and 5.0, 0.0 and -0.0 are one request, whichever its language writes
+                object.__setattr__(self, name, float(value) + 0.0)
         object.__setattr__(self, "on_limit", _on_limit(self.on_limit))
 
     def to_dict(self) -> dict[str, object]:
@@ -118,18 +122,16 @@ class Limits:
             "max_stdout_bytes": self.max_stdout_bytes,
             "max_stderr_bytes": self.max_stderr_bytes,
             "on_limit": self.on_limit.value,
-            **{name: getattr(self, name) for name in OPTIONAL if getattr(self, name) is not None},
+            **{name: value for name in OPTIONAL if (value := getattr(self, name)) is not None},
         }
 
     @property
     def confining(self) -> dict[str, int | float]:
         """Those that the kernel is asked to hold, by field name; usually none."""
-        found = {name: getattr(self, name) for name in OPTIONAL if name != "max_stdin_bytes"}
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name in CONFINING if (value := getattr(self, name)) is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Command:
+class Command(Value):
     """One invocation, without a shell.
 
     ``argv[0]`` is looked up on the program's own PATH.  The program's
@@ -149,11 +151,11 @@ class Command:
 
     argv: Sequence[str]
     cwd: str | os.PathLike[str] | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = _NO_VARIABLES
+    secret_env: Mapping[str, str] = _NO_VARIABLES
     inherit_env: Sequence[str] = ()
-    stdin: bytes | Literal["open"] | None = field(default=None, repr=False)
-    secrets: Sequence[str] = field(default=(), repr=False)
+    stdin: bytes | Literal["open"] | None = None
+    secrets: Sequence[str] = ()
     pty: Terminal | None = None
     redact_tokens: bool = True
     timeout: float | None = None
@@ -163,38 +165,30 @@ class Command:
     max_stderr_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "argv", _argv(self.argv))
-        put(self, "cwd", None if self.cwd is None else _cwd(self.cwd))
-        put(self, "env", _environment("env", self.env))
-        put(self, "secret_env", _environment("secret_env", self.secret_env))
-        put(self, "inherit_env", _inherit(self.inherit_env))
-        put(self, "secrets", _secrets(self.secrets))
-        both = sorted(set(self.env) & set(self.secret_env))
-        if both:
-            raise invalid("secret_env", f"{both[0]} is also in env", "give each variable once")
-        for name, value in [*self.secret_env.items(), *(("", value) for value in self.secrets)]:
-            _secret(f"secret_env[{name}]" if name else "secrets", value)
-        if not (self.stdin is None or isinstance(self.stdin, bytes) or self.stdin == STDIN_OPEN):
-            raise invalid("stdin", "must be None, bytes or 'open'")
-        if self.pty is not None:
-            from .terminal import check_terminal
-
-            check_terminal(self.pty)
-        if not isinstance(self.redact_tokens, bool):
-            raise invalid("redact_tokens", "must be true or false")
+        fields, defaults = self.__dict__, self._defaults
+        for name, form in _FORMS.items():
+            # A default needs no check: each call costs a start that comes alone, whose caches are cold.
+            if fields[name] is not defaults[name]:
+                fields[name] = form(fields[name])
+        for name in ("env", "secret_env"):
+            if fields[name] is _NO_VARIABLES:
+                fields[name] = {}  # as one that was given: the default, a read-only view, cannot be pickled
+        for name, value in self.secret_env.items():
+            if name in self.env:
+                raise invalid("secret_env", f"{name} is also in env", "give each variable once")
+            _secret(f"secret_env[{name}]", value)
 
     def __repr__(self) -> str:
         """Variables by name only: logs and tracebacks show this."""
-        shown = {one.name: getattr(self, one.name) for one in fields(self) if one.repr}
+        shown = {name: getattr(self, name) for name in self.FIELDS if name not in _SECRET}
         shown["env"] = sorted(self.env)
         return f"Command({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def own_limits(self) -> dict[str, int | float]:
         """The limits that were given here, by field name."""
-        given = {name: getattr(self, name) for name in SUGAR}
-        return {name: value for name, value in given.items() if value is not None}
+        fields = self.__dict__
+        return {name: fields[name] for name in SUGAR if fields[name] is not None}
 
     def limits_with(self, limits: Limits | None, otherwise: Limits | None = None) -> Limits:
         """The limits that count: these here, or ``limits``; where neither is given, ``otherwise``.
@@ -208,7 +202,7 @@ class Command:
         if limits is not None:
             return limits
         base = otherwise if otherwise is not None else DEFAULT_LIMITS
-        return replace(base, **own) if own else base  # type: ignore[arg-type]
+        return base.replace(**own) if own else base
 
 
 def _seconds(name: str, value: object, *, above_zero: bool) -> None:
@@ -267,18 +261,25 @@ def _on_limit(value: object) -> OnLimit:
 
 
 def _argv(argv: object) -> tuple[str, ...]:
-    if isinstance(argv, str | bytes) or not isinstance(argv, Sequence):
+    if type(argv) is not list and (isinstance(argv, str | bytes) or not isinstance(argv, Sequence)):
         raise invalid("argv", "must be a list of strings, not one string", "argv=['rg', 'TODO', 'src']")
     if not argv:
         raise invalid("argv", "is empty", "name the program to run")
-    items = tuple(os.fsdecode(item) if isinstance(item, bytes | os.PathLike) else item for item in argv)
-    for index, item in enumerate(items):
-        if not isinstance(item, str):
-            raise invalid(f"argv[{index}]", "is not a string")
-        _encodable(f"argv[{index}]", item)
+    items: list[str] = []
+    for item in argv:
+        text = item if type(item) is str else _text_of(item)
+        if not isinstance(text, str):
+            raise invalid(f"argv[{len(items)}]", "is not a string")
+        if "\0" in text or not text.isascii():
+            _encodable(f"argv[{len(items)}]", text)
+        items.append(text)
     if not items[0]:
         raise invalid("argv[0]", "is empty", "name the program to run")
-    return items
+    return tuple(items)
+
+
+def _text_of(item: Any) -> Any:
+    return os.fsdecode(item) if isinstance(item, bytes | os.PathLike) else item
 
 
 def _cwd(cwd: object) -> str:
@@ -295,6 +296,8 @@ def _encodable(where: str, text: str) -> None:
     """Can the kernel be given this?  Bytes that are no UTF-8 come as \\udc80..\\udcff (PEP 383)."""
     if "\0" in text:
         raise invalid(where, "contains a NUL byte")
+    if text.isascii():
+        return  # every encoding has these
     try:
         os.fsencode(text)
     except UnicodeEncodeError:
@@ -334,7 +337,29 @@ def _inherit(names: object) -> tuple[str, ...]:
 def _secrets(values: object) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise invalid("secrets", "must be a list of strings")
+    for value in values:
+        _secret("secrets", value)
     return tuple(values)
+
+
+def _stdin(stdin: object) -> bytes | Literal["open"]:
+    if isinstance(stdin, bytes):
+        return stdin
+    if stdin != STDIN_OPEN:
+        raise invalid("stdin", "must be None, bytes or 'open'")
+    return STDIN_OPEN
+
+
+def _pty(pty: object) -> Terminal:
+    from .terminal import check_terminal
+
+    return check_terminal(pty)
+
+
+def _redact_tokens(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise invalid("redact_tokens", "must be true or false")
+    return value
 
 
 def _secret(where: str, value: object) -> None:
@@ -348,5 +373,18 @@ def _secret(where: str, value: object) -> None:
             "use a longer secret, or pass it as an ordinary variable",
         )
 
+
+# By field of `Command`: what puts it in its final form, or raises.
+_FORMS: Mapping[str, Callable[[Any], Any]] = {
+    "argv": _argv,
+    "cwd": _cwd,
+    "env": partial(_environment, "env"),
+    "secret_env": partial(_environment, "secret_env"),
+    "inherit_env": _inherit,
+    "secrets": _secrets,
+    "stdin": _stdin,
+    "pty": _pty,
+    "redact_tokens": _redact_tokens,
+}
 
 DEFAULT_LIMITS = Limits()  # nobody can change them, so they serve all

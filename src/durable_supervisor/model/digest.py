@@ -10,16 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from .command import STDIN_OPEN
+from .command import DEFAULT_LIMITS, STDIN_OPEN, Completion, Limits
 from .compact import compact_encoder
 from .hmac_sha256 import hmac_sha256
 from .request import Lifetime, StartRequest
 
 FIELDS = ("argv", "cwd", "env", "inherit_env", "stdin", "limits", "completion", "pty", "policy", "lifetime")
-# The same in most requests, and never a secret: so their digests may be remembered.
-_COMMON_FIELDS = frozenset({"inherit_env", "limits", "completion", "lifetime"})
-_COMMON_VALUES = (b"[]", b"null", b"open")
-_USUAL_BYTES = 1024  # of a value; a longer one is not worth the memory to be remembered
 
 _canonical = compact_encoder(sort_keys=True)
 
@@ -31,38 +27,51 @@ def request_digests(request: StartRequest, cwd: str, key: bytes) -> dict[str, st
     digests from before there was any stay comparable.
     """
     command = request.command
-    stdin = command.stdin
-    canonical: dict[str, object] = {
-        "argv": list(command.argv),
-        "cwd": cwd,
-        "env": sorted([*command.env.items(), *command.secret_env.items()]),
-        "inherit_env": list(command.inherit_env),
-        "limits": request.limits.to_dict(),
-        "completion": request.completion.value,
-    }
+    given: dict[str, object] = {"argv": list(command.argv), "cwd": cwd}
+    if command.env or command.secret_env:
+        given["env"] = sorted([*command.env.items(), *command.secret_env.items()])
+    if command.inherit_env:
+        given["inherit_env"] = list(command.inherit_env)
+    if request.completion is not Completion.LEADER:
+        given["completion"] = str(request.completion)
     if command.pty is not None:
-        canonical["pty"] = command.pty.to_dict()
+        given["pty"] = command.pty.to_dict()
     if request.policy is not None:
-        canonical["policy"] = request.policy.to_dict()
+        given["policy"] = request.policy.to_dict()
     if request.lifetime is not Lifetime.DETACHED:
-        canonical["lifetime"] = request.lifetime.value
-    digests = {name: _digest(key, name, _encode(value)) for name, value in canonical.items()}
-    raw = b"null" if stdin is None else b"open" if stdin == STDIN_OPEN else b"bytes:" + bytes(stdin)
-    digests["stdin"] = _digest(key, "stdin", raw)
+        given["lifetime"] = str(request.lifetime)
+    digests = {**_usual(key)}
+    for name, value in given.items():
+        digests[name] = field_digest(key, name, _encode(value))
+    if request.limits is not DEFAULT_LIMITS:
+        digests["limits"] = _limits_digest(key, request.limits)
+    if command.stdin is not None:
+        raw = b"open" if command.stdin == STDIN_OPEN else b"bytes:" + bytes(command.stdin)
+        digests["stdin"] = field_digest(key, "stdin", raw)
     return digests
 
 
-def _digest(key: bytes, name: str, value: bytes) -> str:
-    common = value in _COMMON_VALUES or (name in _COMMON_FIELDS and len(value) <= _USUAL_BYTES)
-    return _common_digest(key, name, value) if common else field_digest(key, name, value)
+@lru_cache(maxsize=4)  # a supervisor has one key
+def _usual(key: bytes) -> Mapping[str, str]:
+    """Of what most requests have in common: of the fields in which they ask for nothing."""
+    usual = {
+        "env": _encode([]),
+        "inherit_env": _encode([]),
+        "completion": _encode(str(Completion.LEADER)),
+        "limits": _encode(DEFAULT_LIMITS.to_dict()),
+        "stdin": b"null",
+    }
+    return {name: field_digest(key, name, value) for name, value in usual.items()}
+
+
+@lru_cache(maxsize=64)  # a caller has some few of them
+def _limits_digest(key: bytes, limits: Limits) -> str:
+    return field_digest(key, "limits", _encode(limits.to_dict()))
 
 
 def field_digest(key: bytes, name: str, value: bytes) -> str:
     """HMAC-SHA-256 over the field's name and value, 32 hex characters (128 bits)."""
     return hmac_sha256(key, name.encode() + b"\0" + value).hex()[:32]
-
-
-_common_digest = lru_cache(maxsize=64)(field_digest)
 
 
 def differing_fields(stored: Mapping[str, str], offered: Mapping[str, str]) -> list[str]:

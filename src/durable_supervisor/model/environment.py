@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from .command import Command
 
@@ -11,21 +11,21 @@ BASE_NAMES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+def inherited_names(command: Command) -> tuple[str, ...]:
+    """Which of the host's variables a program is given, where it has them."""
+    return (*BASE_NAMES, *command.inherit_env)
+
+
 def program_environment(command: Command, host: Mapping[str, str]) -> dict[str, str]:
     """Base, the terminal's kind, inherited names, ``env``, ``secret_env``, in this order.
 
     What the host lacks is left out.
     """
-    env = _found(BASE_NAMES, host)
+    env = {name: host[name] for name in BASE_NAMES if name in host}
     env.setdefault("PATH", DEFAULT_PATH)
     if command.pty is not None:
         env["TERM"] = command.pty.term
-    env.update(_found(command.inherit_env, host))
+    env.update({name: host[name] for name in command.inherit_env if name in host})
     env.update(command.env)
     env.update(command.secret_env)
     return env
-
-
-def _found(names: Sequence[str], host: Mapping[str, str]) -> dict[str, str]:
-    # Each is asked for once: `os.environ` translates a name, and what it finds, at every look.
-    return {name: value for name in names if (value := host.get(name)) is not None}

@@ -27,6 +27,11 @@ def to_json(event: Event) -> bytes:
     return b'%b,"text":%b}' % (_ascii(event.entry())[:-1], _text(event.data))
 
 
+def base64_of(data: bytes) -> str:
+    """Here, since no worker and no start has a use for the library that makes it."""
+    return b2a_base64(data, newline=False).decode("ascii")
+
+
 def _text(data: bytes) -> bytes:
     """The value of ``text``, and what comes behind it where that is not all."""
     if data.isascii():

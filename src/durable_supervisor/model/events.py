@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 
 TYPE_CHECKING = False  # importing typing would cost every worker's start some milliseconds
@@ -115,8 +114,10 @@ class Event:
             try:
                 form["text"] = self.data.decode("utf-8")
             except UnicodeDecodeError:
+                from .event_json import base64_of
+
                 form["text"] = self.text
-                form["base64"] = base64.b64encode(self.data).decode("ascii")
+                form["base64"] = base64_of(self.data)
         return form
 
     def to_json(self) -> bytes:

@@ -6,9 +6,11 @@ for it.  The interpreter's own SHA-256 is at hand; `random` takes its SHA-512 fr
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hashlib import sha256
+    from hashlib import _Hash, sha256
 else:
     try:
         from _sha256 import sha256
@@ -30,6 +32,15 @@ def hmac_sha256(key: bytes, text: bytes) -> bytes:
         import hmac
 
         return hmac.digest(key, text, "sha256")
+    begun = _begun(key)
+    inner, outer = begun[0].copy(), begun[1].copy()
+    inner.update(text)
+    outer.update(inner.digest())
+    return outer.digest()
+
+
+@lru_cache(maxsize=4)  # a supervisor has one key, and some digests of each request
+def _begun(key: bytes) -> tuple[_Hash, _Hash]:
+    """The two hashes, up to where the text begins."""
     block = (key if len(key) <= _BLOCK else sha256(key).digest()).ljust(_BLOCK, b"\0")
-    inner = sha256(block.translate(_INNER) + text).digest()
-    return sha256(block.translate(_OUTER) + inner).digest()
+    return sha256(block.translate(_INNER)), sha256(block.translate(_OUTER))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .events import Event
+from .events import Event, Kind
 
 
 class Page:
@@ -24,3 +24,8 @@ class Page:
 
     def __repr__(self) -> str:
         return f"Page({len(self.events)} events, next_after={self.next_after}, head={self.head})"
+
+
+def is_wanted(event: Event, kinds: frozenset[str] | None, *, output: bool) -> bool:
+    """Does a page show it?  ``kinds``: these alone; without ``output``, none of a program's output."""
+    return (output or event.kind != Kind.OUTPUT) and (kinds is None or event.kind in kinds)

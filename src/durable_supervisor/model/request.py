@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DEFAULT_OWNER = "local"
 MAX_PRIORITY = 100
 MIN_WINDOW, MAX_WINDOW = 4096, 1 << 40
-_NO_LABELS: Mapping[str, str] = MappingProxyType({})
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _LONGEST_WORD = 128
 _ALNUM = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _REQUEST_ID = frozenset(_ALNUM + "._-")
@@ -44,7 +44,7 @@ class StartRequest:
         request_id: str,
         limits: Limits | None = None,
         completion: Completion | str = Completion.LEADER,
-        labels: Mapping[str, str] = _NO_LABELS,
+        labels: Mapping[str, str] = NO_LABELS,
         owner: str = DEFAULT_OWNER,
         policy: Policy | None = None,
         lifetime: Lifetime | str = Lifetime.DETACHED,
@@ -56,11 +56,11 @@ class StartRequest:
         if not isinstance(self.limits, Limits):
             raise invalid("limits", "must be Limits", "Limits(timeout=600)")
         self.request_id = check_request_id(request_id)
-        if not _is_word(owner, _OWNER):
+        if owner != DEFAULT_OWNER and not _is_word(owner, _OWNER):
             raise invalid("owner", "must be 1 to 128 characters out of A-Z a-z 0-9 . _ : @ / -")
         self.owner = owner
         self.completion = completion_of(completion)
-        self.labels = _labels(labels)
+        self.labels = {} if labels is NO_LABELS else _labels(labels)
         self.lifetime = lifetime_of(lifetime)
         if policy is not None:
             _check_policy(policy, self.limits)
@@ -72,7 +72,7 @@ class StartRequest:
     @property
     def confines(self) -> bool:
         """Is anything asked for that the kernel is to hold the program to?"""
-        return self.policy is not None or bool(self.limits.confining)
+        return self.policy is not None or (self.limits is not DEFAULT_LIMITS and bool(self.limits.confining))
 
 
 class Queueing:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from .named_tuple import NamedTuple
 from .schema import schema_name
 from .states import RunState
 

@@ -30,7 +30,8 @@ class Terminal:
         return {"columns": self.columns, "rows": self.rows, "term": self.term}
 
 
-def check_terminal(value: object) -> None:
+def check_terminal(value: object) -> Terminal:
     """What a command has as its ``pty``, where it has one.  Raises ``INVALID_REQUEST``."""
     if not isinstance(value, Terminal):
         raise invalid("pty", "must be None or a Terminal", "Terminal(columns=120, rows=40)")
+    return value

@@ -38,6 +38,8 @@ _IS_WORD, _LONG_WORD = marked(WORD), b"w" * SHORTEST
 _INITIALS = frozenset(prefix[0] for prefix in WORD_PREFIXES)
 _ESCAPES = frozenset(b"[;\\%")
 _LONGEST_AUTHORITY = len("://:") + LONGEST_USER + URL.most
+# As numbers: `in` first takes what it looks for as one, and bytes would cost CPython an exception each time.
+_DASH, _UNDERSCORE, _A, _J, _SPACE, _AT = b"-_AJ @"
 
 
 class Body:
@@ -125,9 +127,9 @@ def _judge(data: bytes, start: int, shape: Shape, final: bool) -> Body | None:
 def _candidates(data: bytes, fresh: bool) -> list[tuple[int, Shape]]:
     """Where a body may start, after a whole prefix; in order."""
     found: list[tuple[int, Shape]] = []
-    if b"-" in data or b"_" in data or b"A" in data or b"J" in data:  # each of `WORDS` has one
+    if _DASH in data or _UNDERSCORE in data or _A in data or _J in data:  # each of `WORDS` has one
         found += _words(data, fresh)
-    if b" " in data:
+    if _SPACE in data:
         if b"earer " in data:
             found += _bearers(data)
         if b"uthorization" in data:
@@ -135,7 +137,7 @@ def _candidates(data: bytes, fresh: bool) -> list[tuple[int, Shape]]:
         if b"PRIVATE KEY" in data:
             found += _private_keys(data)
     # Without an "@", only the last authority may still become one with a password.
-    unfinished = 0 if b"@" in data else max(len(data) - _LONGEST_AUTHORITY, 0)
+    unfinished = 0 if _AT in data else -_LONGEST_AUTHORITY  # from its end
     if data.find(b"://", unfinished) >= 0:
         found += _passwords(data, unfinished)
     if len(found) > 1:

@@ -6,8 +6,9 @@ the JSON in ASCII, the bytes.  Spec, controls and their receipts travel so.
 
 from __future__ import annotations
 
-import array
+import errno
 import json
+import os
 import socket
 import struct
 
@@ -18,6 +19,7 @@ _CHUNK = 64 * 1024
 MAX_JSON = 64 * 1024 * 1024
 MAX_BLOB = 1 << 30
 
+_HEAD = b'{"type":"head","head":'
 _encode = compact_encoder()
 _decode = json.JSONDecoder().raw_decode  # json.loads guesses the encoding, and looks for spaces around it
 
@@ -32,13 +34,19 @@ def encode_frame(message: dict[str, object], blob: bytes = b"") -> bytes:
     return b"".join((_PREFIX.pack(len(text), len(blob)), text, blob))
 
 
-def send_fds(end: socket.socket, message: bytes, descriptors: list[int]) -> None:
-    """Copies of ``descriptors`` to whoever has the other end, with a message that is not empty.
+def encode_head(head: int) -> bytes:
+    """As `encode_frame` of ``{"type": "head", "head": head}``: the one frame that each event costs."""
+    text = b"%b%d}" % (_HEAD, head)
+    return _PREFIX.pack(len(text), 0) + text
 
-    Unlike `socket.send_fds`, never a SIGPIPE: a host may have let that end it again.  Raises OSError.
-    """
-    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
-    end.sendmsg([message], [rights], socket.MSG_NOSIGNAL)
+
+def head_of(data: bytes) -> int:
+    """The head, if ``data`` is one frame of `encode_head` and nothing more; else 0."""
+    if not (data.startswith(_HEAD, _PREFIX.size) and data.endswith(b"}")):
+        return 0
+    digits = data[_PREFIX.size + len(_HEAD) : -1]
+    whole = _PREFIX.unpack_from(data) == (len(data) - _PREFIX.size, 0)
+    return int(digits) if whole and digits.isdigit() else 0
 
 
 def read_frame(channel: socket.socket) -> tuple[dict[str, object], bytes] | None:
@@ -46,16 +54,43 @@ def read_frame(channel: socket.socket) -> tuple[dict[str, object], bytes] | None
 
     Raises FrameError.
     """
-    parser = FrameParser()
-    wanted = _PREFIX.size
-    while True:
-        data = channel.recv(min(wanted, _CHUNK))
-        if not data:
-            return None
-        frames = parser.feed(data)
-        if frames:
-            return frames[0]
-        wanted = parser.missing
+    prefix = _receive(channel, _PREFIX.size)
+    return None if prefix is None else _read_body(channel, prefix)
+
+
+def read_frame_with_fd(channel: socket.socket) -> tuple[dict[str, object], bytes, int] | None:
+    """As `read_frame`, with the descriptor that came with the frame's first byte; -1 where none did.
+
+    The kernel gives it to whoever reads that byte, and to nobody who reads only what is before it: who reads
+    whole frames never takes it for another one's.  It stays open where the rest of its frame does not come.
+    Raises OSError where one came and is lost, since no number was left for it, say; and FrameError.
+    """
+    prefix, fds, flags, _ = socket.recv_fds(channel, _PREFIX.size, 1, socket.MSG_CMSG_CLOEXEC)
+    if flags & socket.MSG_CTRUNC:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    rest = _receive(channel, _PREFIX.size - len(prefix)) if prefix else None
+    frame = None if rest is None else _read_body(channel, prefix + rest)
+    return None if frame is None else (*frame, fds[0] if fds else -1)
+
+
+def _read_body(channel: socket.socket, prefix: bytes) -> tuple[dict[str, object], bytes] | None:
+    json_length, blob_length = _PREFIX.unpack(prefix)
+    if json_length > MAX_JSON or blob_length > MAX_BLOB:
+        raise FrameError("frame too large")
+    body = _receive(channel, json_length + blob_length)
+    return None if body is None else (_object(body[:json_length]), body[json_length:])
+
+
+def _receive(channel: socket.socket, count: int) -> bytes | None:
+    """All of so many bytes; None when the peer closes before."""
+    received = channel.recv(min(count, _CHUNK)) if count else b""
+    if len(received) == count:
+        return received
+    whole = bytearray(received)
+    while received and len(whole) < count:
+        received = channel.recv(min(count - len(whole), _CHUNK))
+        whole += received
+    return bytes(whole) if len(whole) == count else None
 
 
 class FrameParser:
@@ -65,6 +100,11 @@ class FrameParser:
         self._buffer = bytearray()
         self._max_json = max_json
         self._max_blob = max_blob
+
+    @property
+    def between_frames(self) -> bool:
+        """Is nothing there of a frame whose rest is to come?"""
+        return not self._buffer
 
     def feed(self, data: bytes) -> list[tuple[dict[str, object], bytes]]:
         """The frames completed by ``data``.  Raises FrameError; the parser is then spent."""
@@ -85,15 +125,8 @@ class FrameParser:
         del buffer[:end]
         return frames
 
-    @property
-    def missing(self) -> int:
-        """How many bytes, at least, complete the frame that has begun."""
-        if len(self._buffer) < _PREFIX.size:
-            return _PREFIX.size - len(self._buffer)
-        return _PREFIX.size + int(sum(_PREFIX.unpack_from(self._buffer))) - len(self._buffer)
 
-
-def _object(data: bytearray) -> dict[str, object]:
+def _object(data: bytes | bytearray) -> dict[str, object]:
     try:
         text = data.decode()
         message, end = _decode(text)

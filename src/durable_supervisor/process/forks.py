@@ -15,6 +15,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 no_fork = threading.RLock()
 _guarded: dict[int, tuple[int, int]] = {}  # device and inode: a number may be another's by the time of a fork
@@ -70,14 +71,32 @@ def _what(fd: int) -> tuple[int, int]:
 
 
 def _in_child() -> None:
-    for fd, what in list(_guarded.items()):
-        try:
-            if _what(fd) == what:
+    """Put nothing in the place of each guarded descriptor, so that its number stays taken.
+
+    The copy has our objects too: one that is collected closes the number that it knows, which would else be a
+    file that the copy has opened since.
+    """
+    nothing = _nothing() if _guarded else -1
+    for fd, what in _guarded.items():
+        with suppress(OSError):
+            if _what(fd) != what:
+                continue
+            if nothing >= 0:
+                os.dup2(nothing, fd, inheritable=False)
+            else:
                 os.close(fd)
-        except OSError:
-            pass
+    if nothing >= 0:
+        os.close(nothing)
     _guarded.clear()
     no_fork.release()
+
+
+def _nothing() -> int:
+    """-1 where no descriptor is left for it."""
+    try:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
 
 
 os.register_at_fork(before=no_fork.acquire, after_in_parent=no_fork.release, after_in_child=_in_child)

@@ -85,6 +85,11 @@ class PausedProgram:
         self.abandon()
         self._wait()
 
+    def forget(self) -> None:
+        """It was never released, and has been reaped."""
+        self.abandon()
+        self._let_go()
+
     def _read_failure(self) -> StartFailure | None:
         """What made it leave; None once it has executed the program, or was killed."""
         report = os.read(self._failure, FAILURE.size)

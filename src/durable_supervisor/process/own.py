@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 _PIECE = 8192
+_SURELY_WHOLE = 2048  # the kernel fills at least a page before it cuts such a file short (seq_file)
 _kept: dict[str, int] = {}
 
 
@@ -20,6 +21,17 @@ def read(name: str) -> bytes:
     fd = _open(name)
     try:
         return _all_of(fd)
+    finally:
+        os.close(fd)
+
+
+def read_into(name: str, room: bytearray) -> None:
+    """As much of ``/proc/<name>`` as there is room for.  Raises OSError."""
+    fd = _open(name)
+    try:
+        left = memoryview(room)
+        while count := os.readv(fd, [left]):
+            left = left[count:]
     finally:
         os.close(fd)
 
@@ -39,6 +51,11 @@ def kept() -> set[int]:
     return set(_kept.values())
 
 
+def open_descriptors() -> int:
+    """How many we have; 0 where the kernel does not count them (before Linux 6.2).  Raises OSError."""
+    return os.stat("/proc/self/fd").st_size
+
+
 def _open(name: str) -> int:
     return os.open(f"/proc/{name}", os.O_RDONLY | os.O_CLOEXEC)
 
@@ -46,7 +63,7 @@ def _open(name: str) -> int:
 def _all_of(fd: int) -> bytes:
     """By plain calls: those of a file object cost more than what the kernel does."""
     text = piece = os.pread(fd, _PIECE, 0)
-    while piece:
+    while len(text) >= _SURELY_WHOLE and piece:  # to find its end costs as much as all of it
         piece = os.pread(fd, _PIECE, len(text))
         text += piece
     return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 
@@ -68,6 +67,8 @@ def pointed_to(state_dir: str) -> str | None:
 
 
 def _path_in(content: bytes) -> str | None:
+    import json  # hardly ever is there a pointer, and a command line has a worker to start first
+
     try:
         form = json.loads(content)
         path = form.get("socket") if isinstance(form, dict) else None

@@ -42,6 +42,15 @@ def descendants(root: int) -> list[Stat]:
     return found
 
 
+def is_gone() -> bool:
+    """Is nothing left of our own?  waitid(2) fails with ECHILD exactly when no child of any kind remains."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
+
+
 def children_of(pid: int) -> list[int]:
     """Direct children, zombies included (``/proc/<pid>/task/<tid>/children``, proc(5))."""
     children: list[int] = []

@@ -13,15 +13,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..journal.advance import advance
-from ..journal.connection import Journal
 from ..journal.errors import StaleState, TransitionRefused
 from ..journal.rows import RunRow
 from ..journal.runs import get, set_log_health
 from ..model.errors import SupervisorError
 from ..model.events import Kind
+from ..model.named_tuple import NamedTuple
 from ..model.states import RunState, Trigger
 from ..process.clock import Clock
 from ..process.failpoints import failpoint
@@ -31,6 +31,8 @@ from .observe import Place
 
 if TYPE_CHECKING:
     import sqlite3
+
+    from ..journal.access import JournalAccess
 
 _WORDS = {
     VerdictKind.FINISHED: Kind.RUN_FINISHED,
@@ -114,7 +116,7 @@ def clear_away(judged: Judged, place: Place) -> None:
 
 
 async def fold(
-    journal: Journal, items: Sequence[Judged], clock: Clock, *, patient: bool = False
+    journal: JournalAccess, items: Sequence[Judged], clock: Clock, *, patient: bool = False
 ) -> list[RunRow]:
     """Write verdicts into the journal as one group commit; returns the rows as they are now.
 

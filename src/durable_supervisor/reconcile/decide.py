@@ -8,8 +8,8 @@ Two rules shape every row: an end is written only from evidence of it, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+from ..model.named_tuple import NamedTuple
 from ..model.states import SETTLED_STATES, RunState
 from ..process.identity import Liveness
 from ..process.locks import LockState

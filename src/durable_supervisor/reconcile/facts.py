@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
 
 from ..model.identity import ProcessIdentity
+from ..model.named_tuple import NamedTuple
 from ..model.outcome import Outcome
 from ..model.states import RunState, Trigger
 from ..process.identity import Liveness

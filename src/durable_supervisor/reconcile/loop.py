@@ -8,46 +8,26 @@ what no mark told of.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
-from functools import partial
 from typing import Any, TypeVar
 
 from ..journal.connection import Journal
-from ..journal.listing import judged_runs
 from ..journal.rows import RunRow
-from ..journal.runs import get, unknown_run
 from ..model.states import JUDGED_STATES
 from ..process.clock import Clock
-from ..process.failpoints import failpoint
 from ..process.shortage import is_shortage
 from ..process.threads import in_thread
-from .act import Judged, Spoken, clear_away, fold, is_news, must_sync, owes_word, speak
-from .decide import decide
-from .facts import Observation
-from .observe import PATIENCE, Place, in_passing, look
+from .act import Judged, must_sync
+from .judging import Judge, PassReport
+from .observe import Place
 
 T = TypeVar("T")
 
-PAGE = 1000
 INTERVAL = 15.0
 GATHER_SECONDS = 0.05  # how long the mark of a run that nobody waits for waits for those of others
-# A word in a log costs disk syncs, some 10 to 30 ms.  Where more runs than these settle at
-# once (a power cut, every worker killed) the journal, which is the authority, says it alone.
-WORDS_AT_ONCE = 16
 _RETRY_SECONDS = 1.0
-_ROUNDS = 3
-
-
-class PassReport:
-    """What a pass did: how many runs were judged, and the rows it changed (as they are now)."""
-
-    __slots__ = ("changed", "judged")
-
-    def __init__(self) -> None:
-        self.judged = 0
-        self.changed: list[RunRow] = []
+_PATIENT = 4  # runs in one patient call of the journal, at most
 
 
 class Reconciler:
@@ -74,14 +54,13 @@ class Reconciler:
         hurried: Callable[[], bool] = lambda: True,
     ) -> None:
         self._journal = journal
-        self._place = place
-        self._clock = clock
         self._on_change = on_change
         self._on_error = on_error
         self._interval = interval
         self._executor = executor
         self._hurried = hurried
         self._loop = asyncio.get_running_loop()
+        self._judge = Judge(journal, place, clock, self._in_thread, self._seen_none)
         self._marked: set[str] = set()
         self._wake = asyncio.Event()
         self._gathering: asyncio.TimerHandle | None = None
@@ -100,10 +79,7 @@ class Reconciler:
         Raises SupervisorError ``UNKNOWN_RUN``, and what the journal raises.
         """
         await self._apart(self._judge_ids([run_id]))
-        row = await self._journal.read(lambda conn: get(conn, run_id))
-        if row is None:
-            raise unknown_run(run_id)
-        return row
+        return await self._judge.row(run_id)
 
     async def judge_all(self, run_ids: Sequence[str]) -> None:
         """`judge` for many, in one look."""
@@ -187,37 +163,18 @@ class Reconciler:
 
     async def _pass(self) -> PassReport:
         async with self._turn:
-            report, after = PassReport(), 0
-            while True:
-                rows = await self._journal.read(partial(judged_runs, after_serial=after, limit=PAGE))
-                if not rows:
-                    return report
-                after = rows[-1].serial
-                report.judged += len(rows)
-                report.changed += await self._judge(rows)
+            return await self._judge.all_open(self._fold)
 
     async def _judge_ids(self, run_ids: Sequence[str], *, patient: bool = False) -> None:
         async with self._turn:
-            found = await self._journal.read(lambda conn: [get(conn, run_id) for run_id in run_ids])
-            rows = [row for row in found if row is not None]
-            await self._judge(rows, patient=patient)
+            await self._judge.these(run_ids, self._fold_behind if patient else self._fold)
 
-    async def _judge(self, rows: Sequence[RunRow], *, patient: bool = False) -> list[RunRow]:
-        """Observe, decide, act; a run whose evidence moved meanwhile is looked at again.
-
-        Returns the rows that changed, without those whose fold waits patiently.
-        """
-        changed: list[RunRow] = []
-        for _ in range(_ROUNDS):
-            ready, moved = await self._in_thread(partial(self._look_and_speak, rows))
-            if ready and patient and not any(map(must_sync, ready)):
-                _ = self._spawn(self._fold_patiently(ready, patient=True))
-            elif ready:
-                changed += await self._fold(ready)
-            rows = [item.row for item in moved]
-            if not rows:
-                break
-        return changed
+    async def _fold_behind(self, ready: Sequence[Judged]) -> list[RunRow]:
+        """Where nobody waits for it, with the next commit; at once what no power loss may take back."""
+        if any(map(must_sync, ready)):
+            return await self._fold(ready)
+        _ = self._spawn(self._fold_patiently(ready, patient=True))
+        return []
 
     async def _fold_ends(self, ready: Sequence[Judged]) -> None:
         for row in await self._fold_patiently(ready, patient=not self._hurried()):
@@ -227,32 +184,45 @@ class Reconciler:
     async def _fold_patiently(self, ready: Sequence[Judged], *, patient: bool) -> list[RunRow]:
         """What their logs say durably, with the next commit.  Whatever comes up, they are looked at again.
 
-        ``patient``: each as a call of its own, of which the journal takes a few at a time: in one, many would
-        be a transaction that keeps the next start waiting for all of them.
+        ``patient``: in calls of a few runs, a few of which the journal takes at a time: many in one call
+        would be a transaction that keeps the next start waiting for all of them.  A call for each run would
+        be a task for each, which costs the loop more than all else that it does for a fold.
         """
-        parts = [[item] for item in ready] if patient else [ready]
-        folds = [self._fold_or_error(part, patient) for part in parts]
-        answers = await asyncio.gather(*folds) if len(folds) > 1 else [await fold for fold in folds]
+        groups = [ready[at : at + _PATIENT] for at in range(0, len(ready), _PATIENT)]
+        parts = groups if patient else [ready]
+        answers = await self._fold_each(parts, patient)
         errors = [answer for answer in answers if isinstance(answer, Exception)]
         if errors:  # a busy journal, a full disk: as a rule it is the same for all of them
             self._failed(errors[0])
         return [row for answer in answers if not isinstance(answer, Exception) for row in answer]
 
-    async def _fold_or_error(self, ready: Sequence[Judged], patient: bool) -> list[RunRow] | Exception:
+    async def _fold_each(
+        self, parts: Sequence[Sequence[Judged]], patient: bool
+    ) -> list[list[RunRow] | Exception]:
+        """Each in a call of its own, at once."""
+        folds = [self._fold_or_errors(part, patient) for part in parts]
+        answers = await asyncio.gather(*folds) if len(folds) > 1 else [await fold for fold in folds]
+        return [answer for several in answers for answer in several]
+
+    async def _fold_or_errors(self, ready: Sequence[Judged], patient: bool) -> list[list[RunRow] | Exception]:
+        """In one call; where that fails, once more in a call for each: a bad run harms only itself."""
         try:
-            return await self._fold(ready, patient=patient)
+            return [await self._fold(ready, patient=patient)]
         except Exception as error:  # noqa: BLE001
-            return error
+            if len(ready) == 1:
+                return [error]
+        return await self._fold_each([[item] for item in ready], patient)
 
     async def _fold(self, ready: Sequence[Judged], *, patient: bool = False) -> list[RunRow]:
-        """Into the journal, and tell of it.  Raises what `fold` does; then they are looked at again."""
+        """Into the journal, and tell of it.  Raises what `Judge.fold` does; then they are looked at again."""
         try:
-            rows = await fold(self._journal, ready, self._clock, patient=patient)
+            rows = await self._judge.fold(ready, patient=patient)
         except Exception:
             self._mark_later([item.row.run_id for item in ready])
             raise
-        self._tell(rows)
-        failpoint("reconcile.folded")
+        if self._on_change is not None:
+            for row in rows:
+                self._on_change(row)
         return rows
 
     def _mark_later(self, run_ids: Sequence[str]) -> None:
@@ -265,57 +235,15 @@ class Reconciler:
         while self._again:
             self.mark(self._again.pop())
 
-    def _look_and_speak(self, rows: Sequence[RunRow]) -> tuple[list[Judged], list[Judged]]:
-        """In a thread: what is news and may be folded, and what has to be looked at again."""
-        news = [item for item in self._look_at(rows) if is_news(item)]
-        if not news:
-            return [], []
-        failpoint("reconcile.judged")
-        spoken = list(zip(news, self._speak(news), strict=True))
-        ready = [item for item, said in spoken if said is not Spoken.CHANGED]
-        return ready, [item for item, said in spoken if said is Spoken.CHANGED]
-
-    def _look_at(self, rows: Sequence[RunRow]) -> list[Judged]:
-        """In a thread.  All that may be in passing share one short wait."""
-        seen = self._looks(rows)
-        deadline = time.monotonic() + PATIENCE
-        pending = [row for row in rows if row.run_id in seen and in_passing(seen[row.run_id])]
-        while pending and time.monotonic() < deadline:
-            time.sleep(0.002)
-            seen.update(self._looks(pending))
-            pending = [row for row in pending if in_passing(seen[row.run_id])]
-        found = ((row, seen[row.run_id]) for row in rows if row.run_id in seen)
-        return [Judged(row, evidence, decide(evidence)) for row, evidence in found]
-
-    def _looks(self, rows: Sequence[RunRow]) -> dict[str, Observation]:
-        """What cannot even be looked at harms only itself: it stays as it is, and is told of."""
-        seen = {}
-        for row in rows:
-            try:
-                seen[row.run_id] = look(row, self._place)
-            except Exception as error:  # noqa: BLE001
-                self._loop.call_soon_threadsafe(self._not_seen, row.run_id, error)
-        return seen
+    def _seen_none(self, run_id: str, error: Exception) -> None:
+        """In a thread."""
+        self._loop.call_soon_threadsafe(self._not_seen, run_id, error)
 
     def _not_seen(self, run_id: str, error: Exception) -> None:
         self._failed(error)
         if is_shortage(error):  # nothing else may ever ask for this run to be looked at
             self._mark_later([run_id])
 
-    def _speak(self, news: Sequence[Judged]) -> list[Spoken]:
-        """In a thread: every sync blocks."""
-        for item in news:
-            clear_away(item, self._place)
-        if sum(map(owes_word, news)) > WORDS_AT_ONCE:
-            return [Spoken.SILENT] * len(news)
-        return [speak(item, self._place, self._clock) for item in news]
-
     def _failed(self, error: Exception) -> None:
         if self._on_error is not None:
             self._on_error(error)
-
-    def _tell(self, rows: list[RunRow]) -> list[RunRow]:
-        if self._on_change is not None:
-            for row in rows:
-                self._on_change(row)
-        return rows

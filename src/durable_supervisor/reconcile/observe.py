@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from typing import NamedTuple
 
 from ..journal.rows import RunRow
 from ..model.identity import ProcessIdentity
+from ..model.named_tuple import NamedTuple
 from ..model.states import SETTLED_STATES, RunState
 from ..process.identity import Liveness, look_up
 from ..process.locks import LockState, is_locked, probe_lock
 from ..process.shortage import is_shortage
 from ..runlog.evidence import LogEvidence, read_evidence, read_short
-from ..runlog.files import NotRegularError, open_regular
+from ..runlog.files import READ_FLAGS
 from ..runlog.paths import RunPaths
 from .facts import JsonDict, LogStatus, Observation, Sighting
 
@@ -22,6 +22,9 @@ from .facts import JsonDict, LogStatus, Observation, Sighting
 # of them are short, but on a crowded machine: what still looks so after this many seconds is believed.
 PATIENCE = 1.0
 _PAUSE = 0.002
+# A log that was written since it was last read has its access time noted otherwise (relatime), for which the
+# file system's journal may have to be waited for.
+_UNNOTICED = READ_FLAGS | getattr(os, "O_NOATIME", 0)
 _NOBODY = ProcessIdentity(0, 0, "", "", "", 0.0)
 
 
@@ -80,10 +83,10 @@ def look_at_short(row: RunRow, place: Place) -> Observation | None:
     """By one descriptor, where one read of the log tells of its end; None leaves it to a longer look."""
     paths = place.paths(row)
     try:
-        fd, _ = open_regular(paths.log(row.attempt))
-    except (OSError, NotRegularError):
+        fd = os.open(paths.log(row.attempt), _UNNOTICED)
+    except OSError:
         return None
-    try:
+    try:  # what is no regular file says nothing that could pass for a log, or cannot be read from a place
         lock = LockState.HELD if is_locked(fd) else LockState.FREE
         log = read_short(fd, paths, row.attempt, directory_id=place.directory_id or None)
     except OSError:

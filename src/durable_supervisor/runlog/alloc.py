@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 
 _KEEP_SIZE = 1
+_MOST = 4096  # some file systems tell of larger blocks than a small file gets
 _UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
@@ -45,3 +46,11 @@ def reserve(fd: int, offset: int, length: int) -> bool:
             return False
         raise OSError(number, os.strerror(number))
     return True
+
+
+def block_size(fd: int) -> int:
+    """A file has its last block whole, of so many bytes at least; 1 where the file system does not say."""
+    try:
+        return min(os.fstatvfs(fd).f_frsize, _MOST) or 1
+    except OSError:
+        return 1

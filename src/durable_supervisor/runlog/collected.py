@@ -14,7 +14,8 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+
+from durable_supervisor.model.named_tuple import NamedTuple
 
 from .files import fsync_dir, open_regular, write_all
 

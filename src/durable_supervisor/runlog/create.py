@@ -32,11 +32,24 @@ def create_log(paths: RunPaths, header: SegmentHeader) -> int:
     try:
         fd = create_file(path)
     except FileNotFoundError:
-        make_dir(paths.dir)
-        fsync_dir(paths.runs_dir)  # once a shard, so that no worker has to
+        make_shard(paths.runs_dir, paths.dir)
         fd = create_file(path)
     _fill(fd, path, [header.encode()])
     return fd
+
+
+def make_shard(runs_dir: str, path: str) -> None:
+    """A shard's directory, its name on the disk: that is once a shard, so that no worker has to.
+
+    Raises OSError; then there is none, since who finds one does not sync it.  One that an owner made just
+    before it was killed is synced at the opening.
+    """
+    make_dir(path)
+    try:
+        fsync_dir(runs_dir)
+    except OSError:
+        os.rmdir(path)
+        raise
 
 
 def create_segment(paths: RunPaths, header: SegmentHeader) -> tuple[SegmentFile, bool]:

@@ -11,6 +11,7 @@ from .tail import FOREIGN, Tail
 
 Detail = dict[str, object]
 
+UNACCEPTED = ("ok", "empty")  # how a log is that has no row and no record: nobody's, if its lock is free
 _SHORT = 16 * 1024  # bytes of a log that are read at once, before anything of it is known
 
 
@@ -18,7 +19,8 @@ class LogEvidence:
     """An attempt's log, judged.
 
     ``status``: ``"ok"``, ``"missing"``, ``"not_regular"`` (symlink, FIFO …; never followed),
-    ``"foreign"`` (another run's, attempt's or directory's), ``"unreadable"``, ``"empty"``.
+    ``"foreign"`` (another run's, attempt's or directory's), ``"unreadable"``, ``"empty"`` (no
+    header was written, or nothing of it came to the disk).
     With ``"ok"``, ``header`` is None only when it is damaged and records were found
     without it.  ``damage`` holds ``{"segment", "offset", "length", "class"}`` with class
     ``"torn_tail"`` (an incomplete last record), ``"crash"`` (unsynced bytes of another

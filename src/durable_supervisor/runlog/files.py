@@ -16,7 +16,7 @@ FILE_MODE = 0o600
 IOV_MAX = 1024
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # O_NONBLOCK: opening a FIFO somebody put in a log's place must not wait for its other end.
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -24,7 +24,7 @@ class NotRegularError(Exception):
     """A symlink, FIFO, socket, directory or device stands where a log should be."""
 
 
-def open_regular(path: str, flags: int = _READ_FLAGS) -> tuple[int, int]:
+def open_regular(path: str, flags: int = READ_FLAGS) -> tuple[int, int]:
     """``(descriptor, size in bytes)`` of a regular file, opened to read.
 
     Raises `NotRegularError`, or OSError (FileNotFoundError when there is none).

@@ -113,7 +113,18 @@ class SegmentHeader:
 
     def encode(self) -> bytes:
         """The bytes at the start of a segment.  Raises ValueError when ``detail`` is no JSON."""
-        text = encode_json({name: getattr(self, name) for name in SegmentHeader.__slots__})
+        text = encode_json(
+            {
+                "attempt": self.attempt,
+                "boot_id": self.boot_id,
+                "created_ns": self.created_ns,
+                "detail": self.detail,
+                "directory_id": self.directory_id,
+                "first_seq": self.first_seq,
+                "generation": self.generation,
+                "run_id": self.run_id,
+            }
+        )
         fields = (SEGMENT_MAGIC, FORMAT, 0, HEADER_SIZE + len(text), len(text))
         bare = _SEGMENT.pack(*fields, 0)
         return _SEGMENT.pack(*fields, crc32(text, crc32(bare))) + text

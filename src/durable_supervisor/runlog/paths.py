@@ -18,6 +18,7 @@ import os
 SHARD_RUNS = 256  # an opening looks through one shard
 LOG_SUFFIX = ".log"
 HALF_MADE = LOG_SUFFIX + ".tmp"  # a segment that has no name of its own yet
+_SHARD_CHARACTERS = frozenset("0123456789abcdef")
 _ID_CHARACTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyz")
 
 SegmentKey = tuple[int, int, int]
@@ -83,14 +84,16 @@ def shard_of(serial: int) -> str:
     return f"{serial // SHARD_RUNS:04x}"
 
 
-def list_shards(runs_dir: str) -> list[str]:
-    """All shards, oldest first; empty when there is no such directory."""
+def list_shards(runs_dir: str, since: str = "") -> list[str]:
+    """All shards from this one on, oldest first; empty when there is no such directory."""
     try:
         names = os.listdir(runs_dir)
     except FileNotFoundError:
         return []
-    shards = [name for name in names if len(name) >= 4 and set(name) <= set("0123456789abcdef")]
-    return sorted(shards, key=lambda name: (len(name), name))
+    first = len(since), since
+    # There may be thousands: those of long ago are passed over before they are looked at.
+    found = [key for name in names if (key := (len(name), name)) >= first]
+    return [name for length, name in sorted(found) if length >= 4 and _SHARD_CHARACTERS.issuperset(name)]
 
 
 def list_runs(runs_dir: str, shard: str) -> dict[str, int]:

@@ -11,13 +11,17 @@ from collections.abc import Iterator
 
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
 from durable_supervisor.model.events import TERMINAL_KINDS, Event, Kind
-from durable_supervisor.model.page import Page
+from durable_supervisor.model.page import Page, is_wanted
 
 from .durable import settle_last_word
 from .evidence import LogEvidence, read_evidence
 from .paths import RunPaths
 from .tail import Tail
 from .walk import Walker
+
+TYPE_CHECKING = False  # as in `typing`, which nothing here loads
+if TYPE_CHECKING:
+    from .nonblocking import NonblockingReader
 
 MAX_PAGE_BYTES = 8 << 20
 
@@ -71,12 +75,18 @@ class LogReader:
                     head, ended = next_after, False
                     break
                 next_after = event.seq
-                if (output or event.kind != Kind.OUTPUT) and (kinds is None or event.kind in kinds):
+                if is_wanted(event, kinds, output=output):
                     events.append(event)
                     size += self._walker.weight
                     if len(events) >= limit or size >= max_bytes:
                         break
         return Page(events, next_after, max(head, next_after), generation, ended and next_after >= head)
+
+    def let_stand(self, nonblocking: NonblockingReader, page: Page) -> None:
+        """At the end of the ``page`` that was read last, if that is where the log ends."""
+        place = self._walker.place
+        if place is not None and place.seq == page.next_after == page.head and not page.end:
+            nonblocking.stand(place, page.generation)
 
     def evidence(self, *, boot_id: str | None = None, deep: bool = False) -> LogEvidence:
         """The newest attempt's log as evidence; see `evidence.read_evidence`."""

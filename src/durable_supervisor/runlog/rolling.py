@@ -11,6 +11,7 @@ from durable_supervisor.model.events import Kind
 from durable_supervisor.process.clock import Clock
 from durable_supervisor.process.failpoints import failpoint
 
+from .alloc import block_size
 from .bounds import Bounds, ClosedSegment
 from .create import create_segment, read_header
 from .drops import DISK_FULL, IO_ERROR, DropRun, event_meta, shed
@@ -71,7 +72,7 @@ class SegmentedLog:
         self._full = 0  # errno of what stands in the way of output
         self._retry_at = 0
         self._segment.target = start + segment_bytes
-        self._segment.keep_reserve()
+        self._segment.spare_blocks(block_size(fd))
 
     def _event(self, kind: str, detail: dict[str, object]) -> Pending:
         meta = event_meta(kind, detail)

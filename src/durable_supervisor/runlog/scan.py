@@ -107,13 +107,6 @@ class Scanner:
         self._buffer = b""
         self._base = 0
 
-    @classmethod
-    def of(cls, data: bytes, salt: int) -> Scanner:
-        """Of a whole segment that was read at once."""
-        scanner = cls(-1, salt, 0, len(data))
-        scanner._buffer = data
-        return scanner
-
     def refresh(self) -> None:
         """Look at the file's size again and forget what was read of its tail."""
         self.size = os.fstat(self._fd).st_size
@@ -129,6 +122,15 @@ class Scanner:
             return None
         self.offset = length
         return header
+
+    def is_blank(self) -> bool:
+        """Is there nothing in it but zeros, and what one made ahead begins with (see `ready`)?
+
+        A power loss may leave that: its block, its size and its name were on the disk, and its header not.
+        """
+        if self.size > _FIRST_WINDOW:
+            return False
+        return not self._bytes(0, self.size).removeprefix(SEGMENT_MAGIC).strip(b"\0")
 
     def approach(self, seq: int) -> None:
         """Stand at a record whose seq is not above ``seq``, near it, without reading what lies before.
@@ -196,25 +198,8 @@ class Scanner:
         return fields
 
     def _body(self, offset: int, fields: RecordFields) -> Record | None:
-        rtype, flags, meta_length, data_length = fields[:4]
-        at = self._load(offset + RECORD_SIZE, meta_length + data_length)
-        middle = at + meta_length
-        meta, data = self._buffer[at:middle], self._buffer[middle : middle + data_length]
-        if len(data) != data_length or not body_holds(self._salt, fields[7], meta, data):
-            return None
-        if rtype == OUTPUT:
-            stream = STREAMS[1] if flags == 2 else STREAMS[0]
-            detail: dict[str, object] = {"stream": stream, "offset": _output_offset(meta)}
-            return Record(fields, offset, meta, data, Kind.OUTPUT, detail)
-        form = decode_json(meta)
-        if form is None:
-            return None
-        if rtype == SYNC:
-            return Record(fields, offset, meta, data, "", form)
-        kind, inner = form.get("kind"), form.get("detail")
-        if rtype != EVENT or not is_kind(kind) or not isinstance(inner, dict):
-            return None
-        return Record(fields, offset, meta, data, kind, inner)
+        at = self._load(offset + RECORD_SIZE, fields[2] + fields[3])
+        return _record(self._salt, offset, fields, self._buffer, at)
 
     def _damage(self, offset: int) -> Damage:
         left = self.size - offset
@@ -252,6 +237,34 @@ class Scanner:
             else:
                 offset += len(window) - len(RECORD_MAGIC) + 1  # the magic may lie across two windows
         return None
+
+
+def record_in(data: bytes, at: int, salt: int, offset: int) -> Record | None:
+    """The good record that begins at ``data[at:]``, which lies at ``offset`` of its file, if there is one."""
+    fields = decode_record_head(salt, offset, data, at)
+    return None if fields is None else _record(salt, offset, fields, data, at + RECORD_SIZE)
+
+
+def _record(salt: int, offset: int, fields: RecordFields, data: bytes, at: int) -> Record | None:
+    """Of the header's ``fields``, and what follows at ``data[at:]``; None where that is cut or no good."""
+    rtype, flags, meta_length, data_length = fields[:4]
+    middle = at + meta_length
+    meta, body = data[at:middle], data[middle : middle + data_length]
+    if len(body) != data_length or not body_holds(salt, fields[7], meta, body):
+        return None
+    if rtype == OUTPUT:
+        stream = STREAMS[1] if flags == 2 else STREAMS[0]
+        detail: dict[str, object] = {"stream": stream, "offset": _output_offset(meta)}
+        return Record(fields, offset, meta, body, Kind.OUTPUT, detail)
+    form = decode_json(meta)
+    if form is None:
+        return None
+    if rtype == SYNC:
+        return Record(fields, offset, meta, body, "", form)
+    kind, inner = form.get("kind"), form.get("detail")
+    if rtype != EVENT or not is_kind(kind) or not isinstance(inner, dict):
+        return None
+    return Record(fields, offset, meta, body, kind, inner)
 
 
 def _output_offset(meta: bytes) -> int:

@@ -13,9 +13,9 @@ from durable_supervisor.process.shortage import is_shortage
 
 from .facts import Facts
 from .files import NotRegularError, list_segments, open_regular
-from .format import OUTPUT, SYNC, SegmentHeader, salt_of
+from .format import OUTPUT, SYNC, HeaderError, SegmentHeader, decode_header, salt_of
 from .paths import FIRST, RunPaths, SegmentKey
-from .scan import Damage, Record, Scanner
+from .scan import Damage, Record, Scanner, record_in
 
 OK, MISSING, NOT_REGULAR, FOREIGN, UNREADABLE, EMPTY = (
     "ok", "missing", "not_regular", "foreign", "unreadable", "empty",
@@ -123,17 +123,27 @@ class Tail:
         self.unseen = True
 
     def take_short(self, data: bytes) -> bool:
-        """Take in a whole first segment.  False unless it ends with the receipt, which is on the disk.
+        """Take in a whole first segment.  False unless all of it is good, and it ends with the receipt, which
+        is on the disk.
 
         Nothing comes behind that, so no further segment needs to be looked for.
         """
-        scanner = Scanner.of(data, salt_of(self.paths.run_id, self.attempt, FIRST[0]))
-        self._enter(FIRST, scanner.header())
+        try:
+            header, at = decode_header(data)
+        except HeaderError:
+            return False
+        self._enter(FIRST, header)
         if self.status != OK:
             return False
-        self._records(scanner)
-        self.end = self._offset = scanner.offset
-        return self.facts.receipt is not None and self.word_synced and not self.all_damage()
+        salt = salt_of(self.paths.run_id, self.attempt, FIRST[0])
+        while at < len(data):
+            record = record_in(data, at, salt, at)
+            if record is None:
+                return False
+            self._note(record)
+            at = record.end
+        self.end = self._offset = at
+        return self.facts.receipt is not None and self.word_synced
 
     def all_damage(self) -> list[FoundDamage]:
         return [*self.damage, *([] if self.bad is None else [self.bad])]
@@ -226,7 +236,8 @@ class Tail:
                 if self.status == FOREIGN:
                     return
             self.bad = None
-            self._records(scanner)
+            if key != FIRST or scanner.offset or not scanner.is_blank():
+                self._records(scanner)
             self.end = self._offset = scanner.offset
         finally:
             os.close(fd)
@@ -256,15 +267,19 @@ class Tail:
                     self.bad = found
                     break
                 self.damage.append(found)
-            elif item.rtype == SYNC:
-                synced = item.detail.get("synced")
-                self._synced = max(self._synced, synced if isinstance(synced, int) else 0)
-                if self.facts.terminal is not None and self._synced >= self._word_end:
-                    self.word_synced = True
             else:
-                self._take(item)
+                self._note(item)
         for found in [*self.damage[first_of_segment:], *([] if self.bad is None else [self.bad])]:
             found.synced = found.synced or found.damage.offset < self._synced
+
+    def _note(self, record: Record) -> None:
+        if record.rtype != SYNC:
+            self._take(record)
+            return
+        synced = record.detail.get("synced")
+        self._synced = max(self._synced, synced if isinstance(synced, int) else 0)
+        if self.facts.terminal is not None and self._synced >= self._word_end:
+            self.word_synced = True
 
     def _take(self, record: Record) -> None:
         self.records_in_last = True

@@ -21,7 +21,7 @@ from .scan import Damage, Record, Scanner
 _MAX_MISSES = 100
 
 
-class _Position:
+class Position:
     """Right behind ``seq``: the segment, and the offset of what follows."""
 
     __slots__ = ("attempt", "key", "offset", "seq")
@@ -33,7 +33,7 @@ class _Position:
         self.seq = seq
 
 
-_Steps = Generator[Event, None, _Position | None]
+_Steps = Generator[Event, None, Position | None]
 
 
 class Walker:
@@ -50,10 +50,16 @@ class Walker:
         self.paths = paths
         self.attempts = attempts
         self.weight = 0
-        self._at: _Position | None = None
+        self._at: Position | None = None
         self._first_seqs: dict[int, int] = {1: 1}
         self._tried: set[tuple[int, SegmentKey]] = set()  # walked since the last event
         self._listed: dict[int, list[SegmentKey]] | None = {} if frozen else None
+
+    @property
+    def place(self) -> Position | None:
+        """Where the last walk has stopped; None before the first."""
+        here = self._at
+        return None if here is None else Position(here.attempt, here.key, here.offset, here.seq)
 
     def events(self, after: int) -> Iterator[Event]:
         """Every event with a seq above ``after``, each seq answered once, as far as the log goes now.
@@ -81,7 +87,7 @@ class Walker:
                 return
             here = beyond
 
-    def _segment(self, position: _Position) -> _Steps:
+    def _segment(self, position: Position) -> _Steps:
         self._tried.add((position.attempt, position.key))
         fd, size = open_regular(self.paths.segment_file(position.attempt, position.key))
         try:
@@ -110,7 +116,7 @@ class Walker:
         finally:
             os.close(fd)
 
-    def _record(self, position: _Position, record: Record) -> _Steps:
+    def _record(self, position: Position, record: Record) -> _Steps:
         """Yield what the record stands for; return another position if the records before it are there."""
         wanted = position.seq + 1
         if record.rtype == SYNC or record.seq < wanted:
@@ -132,7 +138,7 @@ class Walker:
         yield event
         return None
 
-    def _covering(self, position: _Position, seq: int) -> _Position | None:
+    def _covering(self, position: Position, seq: int) -> Position | None:
         """Before calling a seq lost: another segment that may hold it.
 
         A directory listing is no snapshot: beside a compaction it can show neither the
@@ -142,28 +148,28 @@ class Walker:
             if key[0] <= seq:
                 if (position.attempt, key) in self._tried or 0 < key[1] < seq:
                     return None
-                return _Position(position.attempt, key, 0, position.seq)
+                return Position(position.attempt, key, 0, position.seq)
         return None
 
-    def _following(self, position: _Position) -> _Position | None:
+    def _following(self, position: Position) -> Position | None:
         """The beginning of the next segment, or of the next attempt's log."""
         keys = self._segments(position.attempt)
         index = bisect_right(keys, position.key[0], key=_begins)
         if index < len(keys):
-            return _Position(position.attempt, keys[index], 0, position.seq)
+            return Position(position.attempt, keys[index], 0, position.seq)
         if position.attempt < self.attempts:
-            return _Position(position.attempt + 1, FIRST, 0, position.seq)
+            return Position(position.attempt + 1, FIRST, 0, position.seq)
         return None
 
-    def _locate(self, after: int) -> _Position:
+    def _locate(self, after: int) -> Position:
         """Where to look for the seq behind ``after``."""
         self._tried.clear()
         for attempt in range(self.attempts, 0, -1):
             for key in reversed(self._segments(attempt)):
                 first = self._first_seq(attempt) if key == FIRST else key[0]
                 if first is not None and first <= after + 1:
-                    return _Position(attempt, key, self._near(attempt, key, after), after)
-        return _Position(1, FIRST, 0, after)
+                    return Position(attempt, key, self._near(attempt, key, after), after)
+        return Position(1, FIRST, 0, after)
 
     def _segments(self, attempt: int) -> list[SegmentKey]:
         if self._listed is None:

@@ -64,6 +64,10 @@ class LogWriter(SegmentedLog):
             self._unsynced.dirs.add(self._paths.segments_dir(header.attempt))
         segment.keep_reserve()
 
+    def stays_in_memory(self) -> None:
+        """Its file has no name in any directory, so that there is none to sync."""
+        self._unsynced.dirs.clear()
+
     @property
     def head(self) -> int:
         return self._seq
@@ -249,6 +253,10 @@ class LogWriter(SegmentedLog):
         self._synced = self._segment.end
         return True
 
+    def keep_whole_reserve(self) -> None:
+        """For a run that lasts; a short one may do with less: see `segment`."""
+        self._segment.keep_whole_reserve()
+
     def settle(self) -> None:
         """No more output will come: bring it within its caps, so that `dropped` is final for the receipt."""
         self._tell_lost()
@@ -269,6 +277,7 @@ class LogWriter(SegmentedLog):
             while self._unsynced.files:  # what the receipt speaks of is on the disk before it
                 self._sync_oldest()
             self._final = self._event(kind, detail)
+        self._segment.nothing_follows()
         self.flush()
         failpoint("log.last_word")
         while self._unsynced.files:

@@ -8,6 +8,7 @@ import aiohttp
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..process.places import SOCKET_NAME, pointed_to, state_directory
+from ..process.short_path import short_path
 
 _SECONDS = 1.0
 
@@ -32,20 +33,14 @@ async def _phase(path: str) -> str | None:
     """``accepting`` or ``draining``; None where no service answers."""
     folder, name = os.path.split(path)
     try:
-        # sun_path ends at 107 bytes (unix(7)): go through the directory's descriptor.
-        directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        connector = aiohttp.UnixConnector(f"/proc/self/fd/{directory}/{name}")
-        timeout = aiohttp.ClientTimeout(total=_SECONDS)
-        async with (
-            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-            session.get("http://localhost/v1/info") as answer,
-        ):
-            form = await answer.json()
-            return str(form.get("phase")) if isinstance(form, dict) else None
+        with short_path(folder) as place:
+            connector = aiohttp.UnixConnector(f"{place}/{name}")
+            timeout = aiohttp.ClientTimeout(total=_SECONDS)
+            async with (
+                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+                session.get("http://localhost/v1/info") as answer,
+            ):
+                form = await answer.json()
+                return str(form.get("phase")) if isinstance(form, dict) else None
     except (aiohttp.ClientError, OSError, ValueError):  # a TimeoutError is an OSError
         return None
-    finally:
-        os.close(directory)

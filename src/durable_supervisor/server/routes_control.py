@@ -12,6 +12,7 @@ import os
 from aiohttp import web
 
 from ..model.answers import ControlReceipt
+from ..model.command import Command
 from ..model.errors import ErrorCode, invalid
 from ..model.request import Lifetime
 from ..model.schema import schema_name
@@ -48,9 +49,10 @@ async def start(call: Call) -> web.Response:
     owner = claimed_owner(call.caller, body.owner, body.namespace)
     if call.service.phase == "draining":
         raise shutting_down()
+    command = command_of(body.command)
     run = await call.service.whole(
         call.supervisor.start(
-            command_of(body.command),
+            command,
             request_id=body.request_id,
             limits=limits_of(body.limits),
             completion=body.completion,
@@ -61,15 +63,15 @@ async def start(call: Call) -> web.Response:
             policy=policy_of(body.policy),
             lifetime=body.lifetime,
             window=body.window,
-            host=_host(body, call),
+            host=_host(body, command, call),
         )
     )
     return answer(run.to_dict(), 200 if run.admission == "existing" else 201)
 
 
-def _host(body: StartBody, call: Call) -> Host:
+def _host(body: StartBody, command: Command, call: Call) -> Host:
     """The caller's facts, else the service's own; but who the caller is, the kernel says."""
-    told = read_host() if body.host is None else _told_host(body.host)
+    told = read_host(command) if body.host is None else _told_host(body.host)
     if body.lifetime is Lifetime.DETACHED:
         return told._replace(process=None)
     return told._replace(process=peer_process(call.request), hung_up=lambda: hung_up(call.request))
@@ -82,7 +84,8 @@ def _told_host(form: HostForm) -> Host:
             raise invalid("host.environ", "has a name or a value that no environment can have")
     if (not form.cwd.startswith("/") and form.cwd) or "\0" in form.cwd:
         raise invalid("host.cwd", "must be an absolute path, or empty where there is none")
-    return Host(form.environ, form.cwd, form.umask, form.nested_in, survives_unit_restart())
+    cwd = os.path.normpath(form.cwd) if form.cwd else ""
+    return Host(form.environ, cwd, form.umask, form.nested_in, survives_unit_restart())
 
 
 async def stop(call: Call) -> web.Response:

@@ -11,11 +11,11 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..process import forks
+from ..process.short_path import short_path
 
 _BACKLOG = 1024
 _LONGEST_NAME = 64  # so that /proc/self/fd/N/.NAME.new fits sun_path (unix(7)) for every descriptor
@@ -38,7 +38,7 @@ class SocketFile:
     def bind(self) -> socket.socket:
         """Listen there.  Raises ``SOCKET_IN_USE``, ``STATE_DIR_REFUSED``; then nothing has changed."""
         try:
-            with _through(self.folder) as directory:
+            with short_path(self.folder) as directory:
                 try:
                     return self._bind(directory, f"{directory}/.{self._name}.new")
                 except FileNotFoundError:  # another service makes its own for the same path just now
@@ -122,16 +122,6 @@ def is_stale(path: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
         probe.setblocking(False)  # a full backlog answers EAGAIN at once
         return probe.connect_ex(path) == errno.ECONNREFUSED
-
-
-@contextmanager
-def _through(folder: str) -> Iterator[str]:
-    """A short path to a directory that may have a long one (sun_path ends at 107 bytes)."""
-    directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{directory}"
-    finally:
-        os.close(directory)
 
 
 def _inode(path: str) -> tuple[int, int] | None:

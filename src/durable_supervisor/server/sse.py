@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from aiohttp import web
 
 from .service import Service
-from .stall import StalledError, unless_stalled
+from .stall import StalledError, fits, unless_stalled
 
 _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
 _PIECE = 64 * 1024
@@ -48,6 +48,9 @@ class Stream:
         self.response = response
         self._transport = transport
         self._stall = stall
+        self._turn = asyncio.Lock()  # to send a message: none comes within another
+        self._clock = asyncio.get_running_loop().time
+        self._sent_at = self._clock()
 
     @classmethod
     async def open(cls, request: web.Request, stall: float) -> Stream:
@@ -63,10 +66,29 @@ class Stream:
 
         Raises `StalledError`, and ConnectionError where the client is gone.
         """
-        for begin in range(0, len(data), _PIECE):
-            await self._send(data[begin : begin + _PIECE])
+        async with self._turn:
+            for begin in range(0, len(data), _PIECE):
+                await self._send(data[begin : begin + _PIECE])
+        self._sent_at = self._clock()
+
+    async def pump(self, source: AsyncGenerator[bytes, None]) -> None:
+        """Send all that ``source`` gives.  Raises what it raises, and what `send` does."""
+        async for data in source:
+            await self.send(data)
+
+    async def end_between_messages(self, pumping: asyncio.Task[None]) -> None:
+        """Cancel a `pump`, but not before what it is just sending is there as a whole."""
+        async with self._turn:
+            pumping.cancel()
+
+    def quiet_after(self, seconds: float) -> float:
+        """How long until nothing has been sent for ``seconds``; not sooner than that while something is."""
+        return seconds if self._turn.locked() else max(self._sent_at + seconds - self._clock(), 0.0)
 
     async def _send(self, piece: bytes) -> None:
+        if fits(len(piece), self._transport):
+            await self.response.write(piece)
+            return
         try:
             await unless_stalled(self.response.write(piece), self._transport, self._stall)
         except StalledError:
@@ -80,28 +102,23 @@ async def deliver(service: Service, stream: Stream, source: AsyncGenerator[bytes
     True when the source has come to its end; False when the service drains before.
     Raises what the source raises, `StalledError`, and ConnectionError.
     """
-    draining = asyncio.ensure_future(service.draining.wait())
-    coming = asyncio.ensure_future(_next(source))
+    draining = asyncio.create_task(service.draining.wait())
+    pumping = asyncio.create_task(stream.pump(source))
     try:
-        while not draining.done():
-            await asyncio.wait(
-                {coming, draining}, timeout=service.heartbeat, return_when=asyncio.FIRST_COMPLETED
-            )
-            if coming.done():
-                data = coming.result()
-                if data is None:
-                    return True
-                await stream.send(data)
-                coming = asyncio.ensure_future(_next(source))
-            elif not draining.done():
+        while not pumping.done() and not draining.done():
+            quiet = stream.quiet_after(service.heartbeat)
+            await asyncio.wait({pumping, draining}, timeout=quiet, return_when=asyncio.FIRST_COMPLETED)
+            if not pumping.done() and stream.quiet_after(service.heartbeat) == 0:
                 await stream.send(_COMMENT)
-        return False
+        if not pumping.done():
+            await stream.end_between_messages(pumping)
+            await asyncio.wait({pumping})
+        if pumping.cancelled():
+            return False
+        pumping.result()
+        return True
     finally:
         draining.cancel()
-        coming.cancel()
-        await asyncio.wait({coming, draining})
+        pumping.cancel()
+        await asyncio.wait({pumping, draining})
         await source.aclose()
-
-
-async def _next(source: AsyncGenerator[bytes, None]) -> bytes | None:
-    return await anext(source, None)

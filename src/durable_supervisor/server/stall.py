@@ -6,9 +6,16 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+_FITS = 16 * 1024  # of an empty transport, which asks for a pause at 64 KiB (asyncio's default)
+
 
 class StalledError(ConnectionError):
     """It takes nothing any more."""
+
+
+def fits(size: int, transport: asyncio.WriteTransport) -> bool:
+    """Is a write of ``size`` bytes done at once?  Then nobody needs to wait for it, nor a task to do that."""
+    return size <= _FITS and not transport.get_write_buffer_size()
 
 
 async def unless_stalled(

@@ -17,7 +17,7 @@ from ..wire.attach import AttachForm, AttachMessage, EofMessage, LeaseMessage, R
 from .bodies import MAX_BODY_BYTES, parse_form
 from .errors import to_json, too_large
 from .service import Service
-from .stall import StalledError, unless_stalled
+from .stall import StalledError, fits, unless_stalled
 
 MAX_MESSAGE_BYTES: Final = 2 * MAX_BODY_BYTES  # a piece of stdin in base64, and its frame of JSON
 _MAX_TAKEN: Final = 2 * MAX_MESSAGE_BYTES  # beyond it the connection is closed with 1009 unread
@@ -109,6 +109,9 @@ class Viewer:
         await self._send_text(_text(form))
 
     async def _send_text(self, text: str) -> None:
+        if fits(len(text), self._transport):  # its length in bytes: all JSON here is ASCII
+            await self._socket.send_str(text)
+            return
         await unless_stalled(self._socket.send_str(text), self._transport, self._service.stall)
 
     # Inwards.

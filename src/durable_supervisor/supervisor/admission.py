@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..journal.rows import Admission, Intent
+from ..model.command import DEFAULT_LIMITS
 from ..model.digest import field_digest, request_digests
 from ..model.environment import program_environment
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
 from ..model.identity import ProcessIdentity
+from ..model.named_tuple import NamedTuple
 from ..model.request import Lifetime, Queueing, StartRequest, check_window
 from ..model.secrets import MAX_SECRETS, secret_spans, secret_values
 from ..model.states import RunState
@@ -22,11 +24,14 @@ from ..runlog.paths import RunPaths
 from ..worker.spec import STDIN_BYTES, STDIN_NULL, STDIN_OPEN
 
 if TYPE_CHECKING:
+    from ..model.command import Command
     from .confinement import Ruling
 
 
 # Those that a worker itself holds a run to; the kernel's are in its plan.
 WORKER_LIMITS = ("timeout", "idle_timeout", "grace", "max_stdout_bytes", "max_stderr_bytes", "on_limit")
+
+_DEFAULT_LIMITS = DEFAULT_LIMITS.to_dict()
 
 # No kernel takes as many (execve(2): 6 MiB for all, pointers included), and readers of logs take no more
 # than `runlog.format.MAX_VALUES`.
@@ -36,8 +41,8 @@ MAX_STRINGS = 700_000
 class Host(NamedTuple):
     """What a start takes from the process that asks for it."""
 
-    environ: Mapping[str, str]
-    cwd: str
+    environ: Mapping[str, str]  # at least what the program is given of it
+    cwd: str  # absolute and normal (`os.path.normpath`), or "" where it was deleted
     umask: int
     nested_in: str | None
     survives_unit_restart: bool | None
@@ -58,12 +63,20 @@ class Place(NamedTuple):
 class Prepared:
     """A request made ready: digests to compare by, and everything to dispatch with.
 
+    ``generated_id``: its request id was made up just now (80 random bits), so the journal cannot know it.
     Secret values are in the spec alone, which travels by descriptor; what is
     stored has them replaced.
     """
 
     def __init__(
-        self, request: StartRequest, host: Host, key: bytes, queueing: Queueing, *, window: int | None = None
+        self,
+        request: StartRequest,
+        host: Host,
+        key: bytes,
+        queueing: Queueing,
+        *,
+        window: int | None = None,
+        generated_id: bool = False,
     ) -> None:
         command = request.command
         if len(command.argv) + len(command.env) + len(command.inherit_env) > MAX_STRINGS:
@@ -72,14 +85,11 @@ class Prepared:
         self.key = (request.owner, request.request_id)  # what the request is known by
         self.host = host
         self.queueing = queueing
+        self.generated_id = generated_id
         self.ruling: Ruling = None  # what `planning.rule` says, before anything is admitted
-        self.window = check_window(window, request.lifetime)
-        self.scope = _scope(request, host)
-        self.cwd = os.path.normpath(os.path.join(host.cwd, command.cwd or ""))
-        if not os.path.isabs(self.cwd):
-            raise invalid(
-                "cwd", "is relative, and this process's own directory is gone", "give an absolute cwd"
-            )
+        self.window = None if window is None else check_window(window, request.lifetime)
+        self.scope = None if request.lifetime is Lifetime.DETACHED else _scope(host)
+        self.cwd = _directory(command, host)
         stdin = command.stdin
         self.stdin = STDIN_NULL if stdin is None else STDIN_OPEN if stdin == STDIN_OPEN else STDIN_BYTES
         self.pty = None if command.pty is None else command.pty.to_dict()
@@ -88,24 +98,24 @@ class Prepared:
         if len(self.secrets) > MAX_SECRETS:
             problem = f"are more than {MAX_SECRETS}, values of secret variables included"
             raise invalid("secrets", problem, "pass large sets of secrets in a file or over stdin")
-        self.shown_argv = [self._shown(item) for item in command.argv]
-        self.shown_cwd = self._shown(self.cwd)
+        self.shown_argv, self.shown_cwd = self._shown(command.argv, self.cwd)
         self.digests = request_digests(request, self.cwd, key)
         self.key_id = key_id(key)
-        self._limits = request.limits.to_dict()
-        self._completion = request.completion.value
-        self._check_stored()
+        self._limits = _DEFAULT_LIMITS if request.limits is DEFAULT_LIMITS else request.limits.to_dict()
+        self._completion = str(request.completion)
+        # Names only; values are never stored.
+        self._env_names = sorted({*command.env, *command.secret_env, *command.inherit_env})
+        if self.secrets:
+            self._check_stored()
 
     def _check_stored(self) -> None:
         """Raises ``INVALID_REQUEST`` for a secret in what is stored as it is."""
-        if not self.secrets:
-            return
         request = self.request
         stored = {
             "request_id": [request.request_id],
             "owner": [request.owner],
             "labels": [*request.labels, *request.labels.values()],
-            "env": self.env_names(),
+            "env": self._env_names,
             "policy.filesystem": _granted(request),
         }
         for name, texts in stored.items():
@@ -115,8 +125,14 @@ class Prepared:
             ):
                 raise invalid(name, "contains a secret value", "it would be stored; leave the secret out")
 
-    def _shown(self, text: str) -> str:
-        return redact(text, self.secrets, tokens=self.request.command.redact_tokens)
+    def _shown(self, argv: Sequence[str], cwd: str) -> tuple[list[str], str]:
+        """As they may be stored."""
+        tokens = self.request.command.redact_tokens
+        whole = "\0".join([*argv, cwd])
+        if redact(whole, self.secrets, tokens=tokens) == whole:  # as nearly always: one look instead of many
+            return list(argv), cwd
+        *items, last = [redact(text, self.secrets, tokens=tokens) for text in (*argv, cwd)]
+        return items, last
 
     def header(self, place: Place, directory_id: str, boot_id: str, now_ns: int) -> SegmentHeader:
         """The log's header: enough to rebuild the journal's row from it."""
@@ -132,11 +148,11 @@ class Prepared:
             "labels": dict(request.labels),
             "limits": self._limits,
             "completion": self._completion,
-            "env_names": self.env_names(),
+            "env_names": self._env_names,
             "stdin": self.stdin,
             "pty": self.pty,
             "policy": None if request.policy is None else request.policy.to_dict(),
-            "lifetime": request.lifetime.value,
+            "lifetime": str(request.lifetime),
             "nested_in": self.host.nested_in,
             "survives_unit_restart": self.host.survives_unit_restart,
             "priority": self.queueing.priority,
@@ -163,7 +179,7 @@ class Prepared:
             boot_id=boot_id,
             now_ns=now_ns,
             labels=request.labels,
-            env_names=self.env_names(),
+            env_names=self._env_names,
             nested_in=self.host.nested_in,
             survives_unit_restart=self.host.survives_unit_restart,
             attempt=place.attempt,
@@ -202,16 +218,17 @@ class Prepared:
         }
         return encode_frame(message, given)
 
-    def env_names(self) -> list[str]:
-        """Names only; values are never stored."""
-        command = self.request.command
-        return sorted({*command.env, *command.secret_env, *command.inherit_env})
+
+def _directory(command: Command, host: Host) -> str:
+    """Absolute and normal.  Raises ``INVALID_REQUEST``."""
+    cwd = os.path.normpath(os.path.join(host.cwd, command.cwd)) if command.cwd else host.cwd
+    if not cwd.startswith("/"):
+        raise invalid("cwd", "is relative, and this process's own directory is gone", "give an absolute cwd")
+    return cwd
 
 
-def _scope(request: StartRequest, host: Host) -> ProcessIdentity | None:
-    """Whose end is to be the run's; None for nobody's."""
-    if request.lifetime is Lifetime.DETACHED:
-        return None
+def _scope(host: Host) -> ProcessIdentity:
+    """Whose end is to be the run's.  Raises ``INVALID_REQUEST``."""
     if host.process is None:
         raise invalid(
             "lifetime",

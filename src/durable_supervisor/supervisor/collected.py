@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..journal import collecting, meta, runs
-from ..journal.connection import Journal
+from ..journal.access import JournalAccess
 from ..journal.tombstones import Tombstone
 from ..model.errors import ErrorCode, SupervisorError
 from ..process.failpoints import failpoint
@@ -31,7 +31,7 @@ def read(log: CollectedLog, after: Mark | None = None) -> Iterator[tuple[str, To
         yield str(line.mark), stone
 
 
-async def compare_with_tombstones(place: StateDir, journal: Journal, directory_id: str) -> None:
+async def compare_with_tombstones(place: StateDir, journal: JournalAccess, directory_id: str) -> None:
     """Every tombstone must be of a run that the journal knows so, or it is older than its logs.
 
     Costs nothing where the file ends as the journal remembers.  What an owner left half done is
@@ -65,7 +65,7 @@ def _check(conn: sqlite3.Connection, stones: Iterable[Tombstone | None], directo
             raise _behind(stone.run.run_id)
 
 
-async def _write_again(log: CollectedLog, journal: Journal, directory_id: str) -> None:
+async def _write_again(log: CollectedLog, journal: JournalAccess, directory_id: str) -> None:
     """The file was lost, or put back from a copy: what the journal has of it is added."""
     told = {stone.run.run_id for _, stone in read(log) if stone is not None}
     serial = 0

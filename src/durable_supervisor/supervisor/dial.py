@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.identity import ProcessIdentity
 from ..process.channel import FrameError, FrameParser, encode_frame
+from ..process.short_path import short_path
 from ..process.signals import signal_process
 from ..runlog.paths import RunPaths
 
@@ -30,16 +31,10 @@ class Dial:
         """None when nobody listens there."""
         folder, name = os.path.split(paths.socket)
         try:
-            # sun_path ends at 107 bytes (unix(7)): go through the directory's descriptor.
-            directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            with short_path(folder) as place:
+                return cls(*await asyncio.open_unix_connection(f"{place}/{name}"))
         except OSError:
             return None
-        try:
-            return cls(*await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/{name}"))
-        except OSError:
-            return None
-        finally:
-            os.close(directory)
 
     async def send(self, message: Mapping[str, object], blob: bytes = b"") -> None:
         """Raises OSError when the worker is gone."""

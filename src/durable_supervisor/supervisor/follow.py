@@ -1,19 +1,15 @@
-"""Wait for news of a run: an event beyond a cursor, or its end.  Woken by the worker, not polling."""
+"""Wait for the end of a run, and for the last word on it.  Told, where that can be, not polling."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..model.identity import ProcessIdentity, identity_of
 from ..process import inotify
-from ..process.signals import signal_process
-from ..runlog.paths import RunPaths
 from ..worker.spec import SHORT_RUN_SECONDS
-from .dial import Dial
 from .links import ExitWatch
 
 if TYPE_CHECKING:
@@ -21,112 +17,8 @@ if TYPE_CHECKING:
 
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.25
-_ASK_AFTER = 0.05
 _UNOWNED_SECONDS = 1.0  # the next owner is there within a fraction of it, if there is one
 _OWNED_SECONDS = 15.0  # many runs that were lost at once are judged in a few
-
-
-class Watch:
-    """Tells when the log's head has moved, over the worker's socket.
-
-    While nobody listens there (not made yet, deleted, or gone), or who does takes no more connections, it
-    falls back to looking again, ever more slowly, and asks a live worker once to make its socket anew.
-    """
-
-    def __init__(self, paths: RunPaths) -> None:
-        self._paths = paths
-        self._dial: Dial | None = None
-        self._pause = _FIRST_PAUSE
-        self._asked = False
-        self._hung_up = False  # it was the last time
-
-    async def news(self, after: int, worker: ProcessIdentity | None) -> bool:
-        """Return when there may be an event beyond ``after``, or the worker has gone.
-
-        True only where the worker itself says that there is one: so it lives.
-        """
-        if self._dial is None:
-            self._dial = await Dial.connect(self._paths)
-        if self._dial is None:
-            await self._look_again_later(worker)
-            return False
-        told = await self._told(self._dial, after)
-        if told:
-            self._pause = _FIRST_PAUSE
-        else:
-            self.close()
-            if self._hung_up:  # the first time it may be the end, which nobody is to wait for
-                await self._look_again_later(worker)
-        self._hung_up = not told
-        return told
-
-    def close(self) -> None:
-        if self._dial is not None:
-            self._dial.close()
-            self._dial = None
-
-    async def _told(self, dial: Dial, after: int) -> bool:
-        try:
-            await dial.send({"op": "watch", "after": after})
-            return await dial.receive() is not None
-        except OSError:
-            return False
-
-    async def _look_again_later(self, worker: ProcessIdentity | None) -> None:
-        if self._pause >= _ASK_AFTER and worker is not None and not self._asked:
-            self._asked = signal_process(worker, signal.SIGUSR1)
-        await asyncio.sleep(self._pause)
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-
-
-class News:
-    """One watch for all followers of a run in this process: a worker takes only so many connections."""
-
-    def __init__(self, paths: RunPaths) -> None:
-        self.followers = 0
-        self._watch = Watch(paths)
-        self._seen = 0  # the furthest that any follower has read
-        self._task: asyncio.Task[bool] | None = None
-
-    def after(self, seq: int, worker: ProcessIdentity | None) -> asyncio.Future[bool]:
-        """What `Watch.news` says of events beyond ``seq``, to all who ask; nobody may cancel it."""
-        if seq < self._seen:
-            return _there_is_more()
-        self._seen = seq
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._watch.news(seq, worker))
-        # Another follower may have begun it further back: then it ends at once, and all look again.
-        return self._task
-
-    def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        self._watch.close()
-
-
-def _there_is_more() -> asyncio.Future[bool]:
-    told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    told.set_result(True)
-    return told
-
-
-class Newsroom:
-    """The `News` of each run that is being followed."""
-
-    def __init__(self) -> None:
-        self._news: dict[str, News] = {}
-
-    @contextmanager
-    def of(self, run_id: str, paths: RunPaths) -> Iterator[News]:
-        news = self._news.setdefault(run_id, News(paths))
-        news.followers += 1
-        try:
-            yield news
-        finally:
-            news.followers -= 1
-            if news.followers == 0:
-                del self._news[run_id]
-                news.close()
 
 
 class LastWord:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from functools import cache
 
+from ..model.command import Command
+from ..model.environment import inherited_names
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.identity import ProcessIdentity
-from ..process.caller import outer_run, own_directory, read_umask
+from ..process import forks
+from ..process.caller import (
+    RUN_ID_VARIABLE,
+    outer_run,
+    own_directory,
+    own_variables,
+    read_umask,
+    umask_in,
+)
 from ..process.clock import boot_id
 from ..process.identity import sees_own_processes
 from ..process.pidfd import identify
@@ -18,16 +29,38 @@ from .admission import Host
 UNIT_VARIABLE = "DURABLE_SUPERVISOR_UNIT"  # set in a unit file beside KillMode=process, to the unit's name
 
 
-def read_host() -> Host:
-    """Environment, directory, umask, and what surrounds this process.
+def read_host(command: Command, umask: Callable[[], int] = read_umask) -> Host:
+    """What ``command`` takes of this process, and what surrounds that: all as it is now.
 
+    A caller that is cancelled, and puts its umask back, may be gone before the intent is committed.
     Raises ``BUSY`` where the process has no descriptor left to read them with.
     """
     try:
         process = own_process(os.getpid())
-        return Host(os.environ, own_directory(), read_umask(), outer_run(), survives_unit_restart(), process)
+        environ = own_variables((RUN_ID_VARIABLE, *inherited_names(command)))
+        outer = outer_run(environ)
+        return Host(environ, own_directory(), umask(), outer, survives_unit_restart(), process)
     except OSError as error:
         raise short_of(error, Phase.ADMIT) from error
+
+
+class OwnUmask:
+    """As `read_umask`, for who asks again and again: to open the file takes twice as long as to read it."""
+
+    def __init__(self) -> None:
+        self._status = -1
+
+    def read(self) -> int:
+        """As it is now.  Raises OSError."""
+        if self._status < 0:
+            self._status = forks.opened(lambda: os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC))
+        return umask_in(os.pread(self._status, 4096, 0))
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._status >= 0:
+            status, self._status = self._status, -1
+            forks.close(status)
 
 
 def short_of(error: OSError, phase: Phase) -> SupervisorError:

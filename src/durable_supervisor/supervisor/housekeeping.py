@@ -10,21 +10,21 @@ from collections.abc import Coroutine, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..journal.connection import Journal
-from ..journal.rows import RunRow
 from ..model.states import OPEN_STATES
-from ..process.clock import Clock
-from ..reconcile.loop import Reconciler
-from .lookup import Lookup
-from .opening import Identity
-from .state_dir import StateDir
-from .tasks import Tasks
 
 if TYPE_CHECKING:
+    from ..journal.connection import Journal
+    from ..journal.rows import RunRow
+    from ..process.clock import Clock
+    from ..reconcile.loop import Reconciler
     from .gc import Collector
     from .importing import Importer
     from .leftovers import Leftovers
+    from .lookup import Lookup
+    from .opening import Identity
     from .resolving import Resolver
+    from .state_dir import StateDir
+    from .tasks import Tasks
 
 Part = TypeVar("Part", "Collector", "Importer")
 
@@ -97,7 +97,7 @@ class Housekeeping:
         """
         imports = os.path.lexists(self._place.imported)
         due: list[Coroutine[Any, Any, None]] = []
-        if stays or any(map(_may_have_left_groups, changed)):
+        if stays or any(map(may_have_left_groups, changed)):
             due.append(self.leftovers.sweep())
         if imports or self._identity.has_collected:
             due.append(self.collector.sweep())
@@ -118,6 +118,6 @@ class Housekeeping:
         return part
 
 
-def _may_have_left_groups(row: RunRow) -> bool:
+def may_have_left_groups(row: RunRow) -> bool:
     """Of a run that is over: was it not its worker that said so, which removes them before it does?"""
     return row.state not in OPEN_STATES and (row.receipt or {}).get("cleanup_confirmed") is not True

@@ -146,10 +146,10 @@ class Imports:
 
     def _chosen(self, home: Home, chosen: Chosen) -> RunView | None:
         """Of many that are passed over only what decides that is read, which is a tenth of the work."""
-        from .imported_files import glance
+        from .imported_files import state_and_labels
 
         known = self._loaded.get(home.path)
-        if known is None and not chosen.all and not chosen.fits(*glance(home)):
+        if known is None and not chosen.all and not chosen.fits(*state_and_labels(home)):
             return None
         try:
             view = self.row(home).view

@@ -66,8 +66,8 @@ def load(home: Home) -> ImportedRow:
     return ImportedRow.of(row, home, view, size)
 
 
-def glance(home: Home) -> tuple[str, Mapping[str, object]]:
-    """Its state and its labels, as its file has them: no more than a reason to `load` it, or not to.
+def state_and_labels(home: Home) -> tuple[str, Mapping[str, object]]:
+    """As its file has them: no more than a reason to `load` it, or not to.
 
     The files were judged when they came.  One that cannot be read has neither.
     """

@@ -21,13 +21,12 @@ from ..model.states import RunState
 from ..process import forks
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
-from ..process.locks import try_lock
 from ..process.shortage import is_shortage
-from ..runlog.create import create_log
 from ..runlog.evidence import read_evidence
 from ..runlog.paths import RunPaths, shard_of
 from .admission import Place, Prepared
 from .hosting import short_of
+from .next_log import MakeLog, create_locked
 from .opening import Identity, judge_stranger, sweep
 from .refusals import RECOVER_HINT
 from .slots import Slots
@@ -52,6 +51,7 @@ class AdmitWork:
         serials: Iterator[int],
         prepared: Prepared,
         slots: Slots,
+        make_log: MakeLog = create_locked,
     ) -> None:
         self.log = -1
         self.place: Place | None = None
@@ -64,6 +64,7 @@ class AdmitWork:
         self._clock = clock
         self._serials = serials
         self._prepared = prepared
+        self._make_log = make_log
 
     def __call__(self, conn: sqlite3.Connection) -> Admission:
         """``new`` and ``retry`` carry an intent and a log; of any other kind nothing was made.
@@ -71,8 +72,8 @@ class AdmitWork:
         Raises what `planning.rule` refuses and ``CAPACITY_EXHAUSTED`` (both only for what is not known yet),
         ``NO_SPACE``, ``JOURNAL_BEHIND``, and OSError where the log cannot be made.
         """
-        request, prepared = self._prepared.request, self._prepared
-        known = runs.preview(conn, request.owner, request.request_id, prepared.digests, prepared.key_id)
+        prepared = self._prepared
+        known = None if prepared.generated_id else self._look_up(conn)
         if known is not None and known.kind != "retryable":
             return known
         if isinstance(prepared.ruling, SupervisorError):
@@ -116,6 +117,10 @@ class AdmitWork:
         forks.close(self.log)
         self.log = -1
 
+    def _look_up(self, conn: sqlite3.Connection) -> Admission | None:
+        request, prepared = self._prepared.request, self._prepared
+        return runs.preview(conn, request.owner, request.request_id, prepared.digests, prepared.key_id)
+
     def _reserve(self, attempt: int) -> None:
         state = self._slots.admit(self._prepared.key, attempt, queue=self._prepared.queueing.queue)
         self.queued = state is RunState.QUEUED
@@ -145,7 +150,7 @@ class AdmitWork:
             except OSError as error:
                 raise short_of(error, Phase.ADMIT) from error
         try:
-            fd = forks.opened(lambda: create_log(self.paths(), header))
+            return self._make_log(self.paths(), header)
         except FileExistsError:
             raise SupervisorError(
                 ErrorCode.JOURNAL_BEHIND,
@@ -159,6 +164,3 @@ class AdmitWork:
             if is_shortage(error):
                 raise short_of(error, Phase.ADMIT) from error
             raise unusable(self.paths().dir, error) from error
-        failpoint("start.log_unlocked")
-        try_lock(fd)  # nobody else can have it: the file is new
-        return fd

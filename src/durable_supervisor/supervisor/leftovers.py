@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..journal import runs
-from ..journal.connection import Journal
 from ..model.states import OPEN_STATES
 from ..sandbox.resources import cgroups, run_cgroups
+
+if TYPE_CHECKING:
+    from ..journal.access import JournalAccess
 
 
 class Leftovers:
     """Those of one state directory, beneath the groups that we ourselves would make new ones in."""
 
     def __init__(
-        self, journal: Journal, directory_id: str, blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
+        self,
+        journal: JournalAccess,
+        directory_id: str,
+        blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
     ) -> None:
         self._journal = journal
         self._directory_id = directory_id

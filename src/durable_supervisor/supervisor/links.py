@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
@@ -17,8 +17,9 @@ from ..process.channel import FrameError, FrameParser, encode_frame
 from ..process.failpoints import failpoint
 from ..process.identity import Liveness, probe
 from ..worker.spec import FREE
-from .ears import Ears
-from .spare import KeptWorker
+from .channel import Assignment, Channel
+from .dispatch import FIRST_WORDS
+from .first_word import FirstWord
 
 
 class Word(Enum):
@@ -27,8 +28,8 @@ class Word(Enum):
     RELEASED = "released"  # its program was let go
     FINISHED = "finished"  # its worker says that all is over: its receipt is on the disk
     REFUSED = "refused"  # its worker says that it never began
-    ENDED = "ended"  # the channel has closed, after the worker had said that all is over
-    CLOSED = "closed"  # the channel has closed without a word
+    ENDED = "ended"  # the channel is no more this run's, after the worker had said that all is over
+    CLOSED = "closed"  # the same, without a word
 
 
 # What to look at the run's evidence for.
@@ -36,31 +37,28 @@ OnNews = Callable[["WorkerLink", Word], None]
 
 
 class WorkerLink:
-    """The channel (a socket of `forks.socketpair`) to a worker that this process started.
+    """The channel to a worker that this process started, for as long as it has this run.
 
-    Messages only say *look*: every fact is read from the run log.  ``first_word``
-    resolves at the first of queued, released, not started, finished, the channel's end, or a word of ours.
+    Messages only say *look*: every fact is read from the run log.
     """
 
-    def __init__(self, row: RunRow, channel: socket.socket, ears: Ears, on_news: OnNews) -> None:
+    def __init__(self, row: RunRow, assignment: Assignment, on_news: OnNews) -> None:
         self.row = row  # as the journal had it last
         self.run_id = row.run_id
         loop = asyncio.get_running_loop()
-        self.first_word: asyncio.Future[str] = loop.create_future()
-        self.ended = False  # the worker said so, or the channel has
+        self.first_word = FirstWord()
+        self.ended = False  # the worker said so, or the channel is closed
         self._awaiting_end: set[asyncio.Future[None]] = set()
         self._loop = loop
-        self._channel = channel
-        self._ears = ears
+        self._channel: Channel | None = assignment.channel
+        self._unsent = assignment.unsent
+        self.worker = assignment.worker  # where it may have further runs
         self._on_news = on_news
         self._parser = FrameParser()
         self.told_end = False  # the worker said that all is over
-        self.worker: KeptWorker | None = None  # where it may have further runs
-        self._unsent = b""
         self._asked: dict[str, asyncio.Future[dict[str, object] | None]] = {}
-        self._turn = asyncio.Lock()  # to send a frame
+        self._send_lock = asyncio.Lock()  # one frame at a time
         self._sending: set[asyncio.Task[None]] = set()
-        channel.setblocking(False)
 
     async def until_ended(self, timeout: float | None) -> None:
         """Return when it has, at the latest after ``timeout`` seconds."""
@@ -76,25 +74,26 @@ class WorkerLink:
         finally:
             self._awaiting_end.discard(waiter)
 
-    def send_ahead(self, frame: bytes) -> None:
-        """Put as much of the spec on the channel as fits, for the worker to find when it begins."""
-        sent = self._channel.send(frame, socket.MSG_NOSIGNAL)
-        self._unsent = frame[sent:]
-
     async def hand_over(self, seconds: float) -> None:
-        """Send the rest of the spec.  Raises OSError when the worker is gone, or ``seconds`` are over, before
-        it has all of it.
+        """Send the rest of the spec.
+
+        Raises OSError when the worker is gone, the link closed, or ``seconds`` over, before it has all of it.
         """
         if self._unsent:
-            async with asyncio.timeout(seconds), self._turn:  # nothing else may get in between
-                await self._loop.sock_sendall(self._channel, self._unsent)
-            self._unsent = b""
-        self._ears.add(self._channel.fileno(), self._ready)
+            await asyncio.sleep(0)  # a timeout needs a task, which `EagerWork` has from here on
+            async with asyncio.timeout(seconds), self._send_lock:  # nothing else may get in between
+                if self._channel is not None:
+                    await self._loop.sock_sendall(self._channel.end, self._unsent)
+        # An empty slice would keep all of the spec, stdin and environment, for as long as the run takes.
+        self._unsent = memoryview(b"")
+        if self._channel is None:
+            raise ConnectionAbortedError(errno.ECONNABORTED, "the link is closed")
+        self._channel.listen(self._read)
 
     async def ask(self, message: dict[str, object], blob: bytes) -> dict[str, object] | None:
         """The worker's answer to a control, which may be sent before the worker has its socket.
 
-        None when the channel ends first.
+        None when the channel is closed, or the worker free, before it.
         """
         if self.closed:
             return None
@@ -108,24 +107,23 @@ class WorkerLink:
             self._asked.pop(control_id, None)
 
     async def tell(self, message: dict[str, object]) -> bool:
-        """Send what has no answer.  False once the channel has ended."""
+        """Send what has no answer.  False once the channel is closed."""
         if not self.closed:
             await asyncio.wait({self._send_whole(encode_frame(message), lambda: True)})
         return not self.closed
 
     @property
     def closed(self) -> bool:
-        return self._channel.fileno() < 0
+        """Is there no channel any more, or is it another run's?"""
+        return self._channel is None
 
     def close(self) -> None:
         """Let go.  The worker does not mind; unless it is free, it has no further run."""
         if self.worker is not None and not self.worker.free:
             self.worker.close()
-        if self._channel.fileno() >= 0:
-            self._ears.remove(self._channel.fileno())
-            if self._unsent or self._sending:
-                self._loop.remove_writer(self._channel.fileno())
-            forks.close_socket(self._channel)
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
         for task in self._sending:
             task.cancel()
         self._settle("closed")
@@ -143,15 +141,17 @@ class WorkerLink:
         return task
 
     async def _send(self, frame: bytes, wanted: Callable[[], bool]) -> None:
-        async with self._turn:
-            if wanted():  # else its caller gave up before it was sent at all
+        async with self._send_lock:
+            if self._channel is not None and wanted():  # else its caller gave up before it was sent at all
                 with suppress(OSError):  # the channel's end is seen by its reader
-                    await self._loop.sock_sendall(self._channel, frame)
+                    await self._loop.sock_sendall(self._channel.end, frame)
                 failpoint("control.sent")
 
-    def _ready(self) -> None:
+    def _read(self) -> None:
+        if self._channel is None:
+            return
         try:
-            data = self._channel.recv(64 * 1024)
+            data = self._channel.end.recv(64 * 1024)
         except BlockingIOError:
             return
         except OSError:
@@ -165,8 +165,8 @@ class WorkerLink:
             self.hang_up()
             return
         for message in messages:
-            if message.get("type") == FREE:  # the channel's end, of a worker that lives on
-                self._freed(message.get("pid"))
+            if message.get("type") == FREE:  # the end for this run, of a worker that lives on
+                self._freed(message, last=message is messages[-1])
                 return
             asked = self._asked.pop(str(message.get("id")), None)
             if asked is None:
@@ -175,9 +175,9 @@ class WorkerLink:
                 asked.set_result(message)
 
     def _heard(self, word: str) -> None:
-        if word not in ("queued", "released", "not_started", "finished"):
+        if word not in FIRST_WORDS:
             return
-        self.say_first(word)
+        self.first_word.set(word)
         if word == "queued":
             return
         if word == "released":
@@ -187,14 +187,15 @@ class WorkerLink:
         self._end()
         self._on_news(self, Word.FINISHED if word == "finished" else Word.REFUSED)
 
-    def say_first(self, word: str) -> None:
-        """Unless there was a word already."""
-        if not self.first_word.done():
-            self.first_word.set_result(word)
+    def _freed(self, message: dict[str, object], *, last: bool) -> None:
+        """Leave the channel to the next run, unless there may be half a frame on it, in either direction.
 
-    def _freed(self, pid: object) -> None:
-        if self.worker is not None and isinstance(pid, int):
-            self.worker.freed(pid)
+        A whole one of ours that it has not read stands before the next spec, and so is for nobody.
+        """
+        whole = last and self._parser.between_frames and not self._sending
+        pid = message.get("pid") if message.get("run") == self.run_id else None
+        if whole and isinstance(pid, int) and self.worker is not None and self._channel is not None:
+            self._channel = self.worker.taken_back(pid, self._channel)
         self.hang_up()
 
     def _settle(self, word: str) -> None:
@@ -202,7 +203,7 @@ class WorkerLink:
             if not asked.done():
                 asked.set_result(None)
         self._asked.clear()
-        self.say_first(word)
+        self.first_word.set(word)
         self._end()
 
     def _end(self) -> None:

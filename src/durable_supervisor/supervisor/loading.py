@@ -12,7 +12,10 @@ import importlib
 from typing import Final
 
 _STARTS: Final = (".planning", ".unspawned", "..model.terminal")
-_VERBS: Final = (".acknowledging", ".attach", ".controls", ".follow", ".reading", ".resolving", ".stopping")
+_VERBS: Final = (
+    ".acknowledging", ".attach", ".controls", ".follow", ".news", ".reading", ".resolving", ".stopping",
+    "..model.event_json",
+)  # fmt: skip
 _HOUSEKEEPING: Final = (".gc", ".importing", ".leftovers", "..model.collecting")
 _JUDGING: Final = ("..reconcile.told", "..reconcile.word")
 

@@ -19,8 +19,8 @@ from ..model.tokens import without_tokens
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
 
-_NAME = "durable_supervisor"
-logging.getLogger(_NAME).addHandler(logging.NullHandler())
+_LOGGER = logging.getLogger("durable_supervisor")  # kept: to ask for it takes a lock, at each change of a run
+_LOGGER.addHandler(logging.NullHandler())
 
 _NOTABLE = (RunState.UNKNOWN, RunState.QUARANTINED)
 
@@ -38,7 +38,7 @@ def _report(news: RunRow | Exception) -> None:
         logger().warning("reconcile_failed", error=type(news).__name__, message=message)
     elif news.state in _NOTABLE:
         logger().warning("run_judged", run_id=news.run_id, state=news.state.value, reason=news.reason)
-    elif logging.getLogger(_NAME).isEnabledFor(logging.INFO):
+    elif _LOGGER.isEnabledFor(logging.INFO):
         logger().info("run_changed", run_id=news.run_id, state=news.state.value, reason=news.reason)
 
 
@@ -49,7 +49,7 @@ def logger() -> BoundLogger:
 
     # Wrapped here, so that neither the host's structlog settings nor the lack of any matter.
     made: BoundLogger = structlog.wrap_logger(
-        logging.getLogger(_NAME),
+        _LOGGER,
         wrapper_class=structlog.stdlib.BoundLogger,
         processors=[structlog.stdlib.filter_by_level, structlog.stdlib.add_log_level, _render],
     )

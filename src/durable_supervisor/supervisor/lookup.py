@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..model.page import Page
     from ..model.states import RunState
     from ..model.view import RunView
+    from ..runlog.nonblocking import NonblockingReader
     from .reading import Reading
 
 T = TypeVar("T")
@@ -45,8 +46,10 @@ class Lookup:
         self._place = place
         self._made: Reading | None = None
         self._making = Lock()
+        self._turn = asyncio.Lock()
         self._pid = os.getpid()
         self._closing: asyncio.Future[None] | None = None  # somebody waits for `close`
+        self._untold: set[asyncio.Future[int]] = set()  # waited for, but no longer than until `close`
         self._calls: set[asyncio.Future[Any]] = set()  # under way
 
     @property
@@ -59,6 +62,9 @@ class Lookup:
         self.closed = True
         if self._closing is not None and not self._closing.done():
             self._closing.set_result(None)
+        for news in self._untold:
+            if not news.done():
+                news.set_result(0)
         while self._calls:
             await asyncio.wait(set(self._calls))
         if self._made is not None:
@@ -67,7 +73,7 @@ class Lookup:
 
     def check_open(self) -> None:
         """Raises ``FORKED_COPY``, ``SUPERVISOR_CLOSED``."""
-        if self.forked:
+        if os.getpid() != self._pid:  # as `forked`, without a call: each start asks
             raise SupervisorError(
                 ErrorCode.FORKED_COPY,
                 "this object was made before a fork; the copy must not use it",
@@ -90,6 +96,11 @@ class Lookup:
             return await answer
         finally:
             self._calls.discard(answer)
+
+    async def in_turn(self, work: Callable[[], T]) -> T:
+        """As `blocking`, for what may hang for long: one after the other, it holds one thread and not all."""
+        async with self._turn:
+            return await self.blocking(work)
 
     def begin(self, work: Callable[[], T], then: Callable[[T], object]) -> None:
         """As `blocking`, for who awaits nothing: ``then`` gets what ``work`` returned, on the loop.
@@ -129,9 +140,12 @@ class Lookup:
 
     async def unless_closed(self, waiting: Coroutine[Any, Any, object]) -> None:
         """Wait for news, at the longest until `close`: the next look then says that it is closed."""
-        news = asyncio.ensure_future(waiting)
+        news: asyncio.Future[Any] = asyncio.ensure_future(waiting)
         try:
-            await self._done_or_closed(news)
+            if self._closing is None:
+                self._closing = asyncio.get_running_loop().create_future()
+            if not self.closed:
+                await asyncio.wait({news, self._closing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             news.cancel()
         if not news.done():
@@ -139,16 +153,19 @@ class Lookup:
         if not news.cancelled():
             news.result()
 
-    async def told_or_closed(self, news: asyncio.Future[bool]) -> bool:
-        """As `unless_closed`, of news that others wait for too.  False where none was told."""
-        await self._done_or_closed(news)
-        return news.done() and not news.cancelled() and news.result()
+    async def told_or_closed(self, news: asyncio.Future[int]) -> int:
+        """As `unless_closed`, of a caller's own `News.after`; 0 where it is closed before.
 
-    async def _done_or_closed(self, news: asyncio.Future[Any]) -> None:
-        if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_future()
-        if not self.closed:
-            await asyncio.wait({news, self._closing}, return_when=asyncio.FIRST_COMPLETED)
+        Its future is awaited itself: to wait for the first of two takes another turn of the loop.
+        """
+        if self.closed:
+            return 0
+        self._untold.add(news)
+        try:
+            head = await news
+            return 0 if self.closed else head
+        finally:
+            self._untold.discard(news)
 
     async def row(self, run: str, owner: str | None = None) -> RunRow:
         return await self._read(lambda: self._reading.row(run, owner))
@@ -186,6 +203,35 @@ class Lookup:
         self, row: RunRow, after: int, limit: int, kinds: frozenset[str] | None, output: bool
     ) -> Page:
         return await self._read(lambda: self._reading.page(row, after, limit, kinds, output))
+
+    async def page_to_follow(
+        self,
+        row: RunRow,
+        after: int,
+        told: int,
+        limit: int,
+        kinds: frozenset[str] | None,
+        output: bool,
+        nonblocking: NonblockingReader,
+    ) -> Page:
+        """As `page`, for who goes on to wait for more.
+
+        ``told``: the head that the worker has just told of, or 0.  What it wrote for that needs no thread to
+        be read: ``nonblocking`` has it.
+        """
+        page = nonblocking.page(after, told, limit, kinds=kinds, output=output) if told else None
+        if page is not None:
+            return page
+        return await self._read(
+            lambda: self._reading.page_to_follow(row, after, limit, kinds, output, nonblocking)
+        )
+
+    def close_nonblocking(self, nonblocking: NonblockingReader) -> None:
+        """In a thread, where one is to be had: it may wait."""
+        try:
+            self.begin(nonblocking.close, lambda _: None)
+        except (SupervisorError, OSError):
+            nonblocking.close()
 
     async def feed(self, after: int, limit: int, owner: str | None = None) -> Sequence[FeedEntry]:
         return await self._read(lambda: self._reading.feed(after, limit, owner))

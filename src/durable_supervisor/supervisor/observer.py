@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from .acknowledging import Acknowledger
     from .attach import Attachment
     from .controls import Controller
-    from .follow import Newsroom, WorkerEnd
+    from .follow import WorkerEnd
+    from .news import Newsroom
 
 T = TypeVar("T")
 
@@ -140,7 +141,8 @@ class Observer:
         """Every event after the cursor, each once and in order, until the run is over.
 
         The last one is the run's end, in the worker's words or the owner's.  Where a worker was killed and
-        nobody owns the directory, there is none as long as that is so: it goes without, after a second.
+        nobody owns the directory, there is none as long as that is so: it goes without, after a second.  So
+        it does where an owner finds many lost at once, and the journal alone says how they ended.
         Stopping to iterate stops nothing else.  A slow consumer costs only itself: events
         wait in the log.
         """
@@ -163,10 +165,12 @@ class Observer:
 
         wanted = kinds_of(kinds)
         row = await self._lookup.row(run)
-        last, told, word = False, False, LastWord()
+        last, told, word = False, 0, LastWord()
         with self._newsroom.of(row.run_id, self._lookup.paths(row)) as news:
             while True:
-                page = await self._lookup.page(row, after, limit, wanted, output)
+                page = await self._lookup.page_to_follow(
+                    row, after, told, limit, wanted, output, news.nonblocking
+                )
                 if page.events:
                     yield page
                 moved, after = page.next_after > after, page.next_after
@@ -332,9 +336,9 @@ class Observer:
 
     @cached_property
     def _newsroom(self) -> Newsroom:
-        from .follow import Newsroom
+        from .news import Newsroom
 
-        return Newsroom()
+        return Newsroom(self._lookup.close_nonblocking)
 
     # What an owner knows better.
 

@@ -5,27 +5,34 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from ..journal import listing, meta
-from ..journal.connection import Journal
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.ids import new_id
+from ..model.platform import check_platform
 from ..process.failpoints import failpoint
 from ..process.locks import LockState, probe_lock
 from ..process.shortage import are_descriptors_short, is_shortage
 from ..runlog.collected import CollectedLog, Mark
-from ..runlog.evidence import read_evidence
+from ..runlog.evidence import UNACCEPTED, read_evidence
 from ..runlog.files import NotRegularError, fsync_dir
 from ..runlog.paths import SHARD_RUNS, RunPaths, has_runs, list_runs, list_shards, shard_of
+from . import state_dir as directory
 from .admission import key_id
 from .file_errors import not_regular
 from .hosting import check_proc, short_of
-from .imported import next_serial
 from .refusals import RECOVER_HINT, needs_recovery
-from .state_dir import StateDir, load_key, unusable
+from .state_dir import Ownership, StateDir, load_key, unusable
+
+if TYPE_CHECKING:
+    from ..journal.access import JournalAccess
+
+J = TypeVar("J", bound="JournalAccess")
+OpenJournal = Callable[[str, bool], Awaitable[J]]  # of this path; made if there is none, or not
 
 _SQLITE_FILES = 8  # of its two connections: the journal, -wal, -shm, and the directory to sync
 
@@ -48,7 +55,30 @@ class Identity:
         self.key_id = key_id(key)
 
 
-async def open_journal(place: StateDir) -> tuple[Journal, Identity]:
+async def own(
+    place: StateDir,
+    wait: float,
+    undo: AsyncExitStack,
+    open_: OpenJournal[J],
+    take: Callable[[StateDir, float], Awaitable[Ownership]] = Ownership.take,
+) -> tuple[Ownership, J, Identity]:
+    """Take the directory, made where it is missing, and its journal; ``undo`` lets go of both.
+
+    Raises what ``take`` and `open_journal` do, and ``STATE_DIR_REFUSED``.
+    """
+    check_platform()
+    directory.check(place)
+    directory.create(place)
+    directory.check(place)
+    ownership = await take(place, wait)
+    undo.callback(ownership.release)
+    failpoint("open.owned")
+    journal, identity = await open_journal(place, open_)
+    undo.push_async_callback(journal.close)
+    return ownership, journal, identity
+
+
+async def open_journal(place: StateDir, open_: OpenJournal[J]) -> tuple[J, Identity]:
     """The journal, proven to be this directory's and not older than its logs.
 
     Raises ``JOURNAL_MISSING``, ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``, ``JOURNAL_NEWER``,
@@ -58,18 +88,18 @@ async def open_journal(place: StateDir) -> tuple[Journal, Identity]:
     """
     check_proc()
     with refusing_unreadable(place):
-        return await _open_journal(place)
+        return await _open_journal(place, open_)
 
 
-async def _open_journal(place: StateDir) -> tuple[Journal, Identity]:
+async def _open_journal(place: StateDir, open_: OpenJournal[J]) -> tuple[J, Identity]:
     fsync_dir(place.runs)  # a shard that an owner made just before it was killed
-    fresh = not has_logs(place) and CollectedLog(place.runs).is_at(None)
-    if not fresh and _is_empty(place.journal):
+    fresh = _is_empty(place.journal)
+    if fresh and (has_logs(place) or not CollectedLog(place.runs).is_at(None)):
         raise needs_recovery(
             ErrorCode.JOURNAL_MISSING,
             "the journal is missing, but there are, or were, run logs: starting could run a request twice",
         )
-    journal = await Journal.open(place.journal, create=fresh)
+    journal = await open_(place.journal, fresh)
     try:
         return journal, await _identify(place, journal)
     except BaseException:
@@ -99,11 +129,11 @@ def refusing_unreadable(place: StateDir) -> Iterator[None]:
         raise not_regular(error) from error
 
 
-async def _identify(place: StateDir, journal: Journal) -> Identity:
+async def _identify(place: StateDir, journal: JournalAccess) -> Identity:
     known = await journal.read(meta.directory_id)
     key = load_key(place, create=known is None)
     first_serial = await journal.read(meta.next_serial)
-    first_free = next_serial(place.imported)
+    first_free = _first_free_of(place.imported)
     identity = Identity(known or new_id("dir", os.urandom), key, first_serial, first_free)
     failpoint("open.key_loaded")
     if known is None:
@@ -114,7 +144,15 @@ async def _identify(place: StateDir, journal: Journal) -> Identity:
     return identity
 
 
-async def _compare_with_tombstones(place: StateDir, journal: Journal, identity: Identity) -> None:
+def _first_free_of(imported: str) -> int:
+    if not os.path.lexists(imported):
+        return 1
+    from .imported import next_serial  # most directories have none
+
+    return next_serial(imported)
+
+
+async def _compare_with_tombstones(place: StateDir, journal: JournalAccess, identity: Identity) -> None:
     """Costs next to nothing where ``collected.log`` ends as the journal remembers.
 
     Raises ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``.
@@ -128,13 +166,13 @@ async def _compare_with_tombstones(place: StateDir, journal: Journal, identity: 
         await compare_with_tombstones(place, journal, identity.directory_id)
 
 
-async def _compare_with_logs(place: StateDir, journal: Journal, identity: Identity) -> None:
+async def _compare_with_logs(place: StateDir, journal: JournalAccess, identity: Identity) -> None:
     """Every log of the newest shards must have a row: looks at no more than a shard's worth."""
     base = shard_of(identity.first_serial - 1)
     rows = await journal.read(lambda conn: listing.attempts_since(conn, _first_serial(base)))
     copied = await journal.read(partial(meta.get, key=meta.COPIED))
     original = None if copied is None else _original(copied)
-    for shard in [name for name in list_shards(place.runs) if (len(name), name) >= (len(base), base)]:
+    for shard in list_shards(place.runs, since=base):
         for run_id, attempt in list_runs(place.runs, shard).items():
             if rows.get(run_id, 0) < attempt:
                 paths = RunPaths(place.runs, shard, run_id)
@@ -164,7 +202,7 @@ def judge_stranger(paths: RunPaths, attempt: int, identity: Identity) -> bool:
             ErrorCode.JOURNAL_BEHIND,
             f"the journal is older than its logs: it does not know run {paths.run_id}, attempt {attempt}",
         )
-    return lock is LockState.FREE and evidence.status in ("ok", "empty")
+    return lock is LockState.FREE and evidence.status in UNACCEPTED
 
 
 def sweep(paths: RunPaths, attempt: int) -> None:
@@ -195,7 +233,7 @@ def _check_not_of(original: str, paths: RunPaths, attempt: int) -> None:
 def check_in_place(place: StateDir, inode: int) -> None:
     """Is the journal the file that was opened?  Another's, or deleted, its intents would be found by nobody.
 
-    Raises ``JOURNAL_MISMATCH``, ``JOURNAL_MISSING``.
+    Raises ``JOURNAL_MISMATCH``, ``JOURNAL_MISSING``; ``STATE_DIR_REFUSED`` where it cannot be seen.
     """
     try:
         if os.lstat(place.journal).st_ino == inode:
@@ -203,6 +241,8 @@ def check_in_place(place: StateDir, inode: int) -> None:
         code, what = ErrorCode.JOURNAL_MISMATCH, "another file has taken the journal's place"
     except FileNotFoundError:
         code, what = ErrorCode.JOURNAL_MISSING, "the journal has been deleted"
+    except OSError as error:
+        raise unusable(place.journal, error) from error
     raise SupervisorError(code, what, phase=Phase.ADMIT, hint=f"close this supervisor, then {RECOVER_HINT}")
 
 

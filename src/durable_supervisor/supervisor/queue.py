@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING, Any
 from ..journal import runs
 from ..journal.advance import advance
 from ..journal.connection import Journal
-from ..journal.listing import SlotRow, slot_rows
+from ..journal.listing import slot_rows
 from ..journal.rows import RunRow
 from ..model.errors import SupervisorError, unknown_run
 from ..model.states import OPEN_STATES, RunState, Trigger
 from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..reconcile.loop import Reconciler
-from ..runlog.evidence import read_evidence
-from ..runlog.paths import RunPaths
+from .ledger import read_ledger
 from .logs import report
-from .slots import Slots, Waiter, holds_slot, waiter_of
+from .slots import Slots, Waiter, waiter_of
 from .tasks import Tasks, is_passing
 
 if TYPE_CHECKING:
@@ -64,11 +63,7 @@ class Queue:
 
     async def load(self, runs_dir: str, blocking: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
         """Fill the ledger from the journal, whose runs have just been judged, and serve the queue."""
-        rows = await self._journal.read(partial(slot_rows, boot_id=boot_id()))
-        starting = [row for row in rows if row.state is RunState.STARTING]
-        untold = await blocking(lambda: {row.run_id for row in starting if _still_waits(row, runs_dir)})
-        queued = [row for row in rows if row.state is RunState.QUEUED or row.run_id in untold]
-        held = [row for row in rows if holds_slot(row, boot_id()) and row.run_id not in untold]
+        held, queued = await read_ledger(self._journal, runs_dir, blocking)
         self._slots.load(held, queued)
         for row in queued:
             if row.stop_requested:  # the stop itself may have been lost with an earlier owner
@@ -82,7 +77,7 @@ class Queue:
 
     def serve(self) -> None:
         """A slot may be free: let go whose turn it is."""
-        if self._closed:
+        if self._closed or self._loop.is_closed():  # a start that ends with its loop asks, too
             return
         for waiter in self._slots.pick():
             self._tasks.spawn_unawaited(self._let_go(waiter))
@@ -161,9 +156,3 @@ def _mark(conn: sqlite3.Connection, waiter: Waiter, now_ns: int) -> RunRow:
 def _in_line(row: RunRow, waiter: Waiter) -> bool:
     """Is there still a worker of this attempt to be told?  As far as the journal knows."""
     return row.attempt == waiter.attempt and row.state in (RunState.QUEUED, RunState.STARTING)
-
-
-def _still_waits(row: SlotRow, runs_dir: str) -> bool:
-    """Was it let go, and never told?  Its log says so."""
-    evidence = read_evidence(RunPaths(runs_dir, row.shard, row.run_id), row.attempt)
-    return evidence.waiting and evidence.terminal is None

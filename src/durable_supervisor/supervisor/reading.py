@@ -33,6 +33,7 @@ from .state_dir import StateDir, owner_pid
 if TYPE_CHECKING:
     from ..bundle.snapshot import Snapshot
     from ..journal.history import History
+    from ..runlog.nonblocking import NonblockingReader
 
 T = TypeVar("T")
 
@@ -163,6 +164,22 @@ class Reading:
                 )
         finally:
             self.check_kept(row)
+
+    def page_to_follow(
+        self,
+        row: RunRow,
+        after: int,
+        limit: int,
+        kinds: frozenset[str] | None,
+        output: bool,
+        nonblocking: NonblockingReader,
+    ) -> Page:
+        """As `page`; where that comes to the end of the log so far, ``nonblocking`` looks on from there."""
+        page = self.page(row, after, limit, kinds, output)
+        reader, lock = self._reader(row)
+        with lock:
+            reader.let_stand(nonblocking, page)
+        return page
 
     def check_kept(self, row: RunRow) -> None:
         """Raises ``RUN_COLLECTED`` if the log that was just read may have been going meanwhile.

@@ -11,11 +11,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..journal.listing import SlotRow
 from ..journal.rows import RunRow
 from ..model.errors import ErrorCode, Phase, SupervisorError, invalid
+from ..model.named_tuple import NamedTuple
 from ..model.states import RunState
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class Slots:
         self._boot_id = boot_id
         self._lock = threading.Lock()
         self._held: dict[Key, int] = {}
-        self._by_owner: Counter[str] = Counter()
+        self._by_owner: dict[str, int] = {}
         self._queued: dict[Key, int] = {}  # from the admission on
         self._waiting: dict[Key, Waiter] = {}  # of those, whose worker waits
 
@@ -191,6 +192,9 @@ class Slots:
         """
         with self._lock:
             self._drop(key)  # of an earlier attempt, which is proven over
+            if not self.scarce:  # nothing is to be counted, which would cost every start
+                self._hold(key, attempt)
+                return RunState.STARTING
             load = self._load(key[0])
             ruling = rule(self.bounds, load, queue=queue, serves_queue=self._serves_queue)
             if isinstance(ruling, Refusal):
@@ -266,13 +270,13 @@ class Slots:
         due = self._due()
         return Load(
             len(self._held) + len(due),
-            self._by_owner[owner] + sum(waiter.key[0] == owner for waiter in due),
+            self._by_owner.get(owner, 0) + sum(waiter.key[0] == owner for waiter in due),
             len(self._queued) - len(due),
         )
 
     def _hold(self, key: Key, attempt: int) -> None:
         self._held[key] = attempt
-        self._by_owner[key[0]] += 1
+        self._by_owner[key[0]] = self._by_owner.get(key[0], 0) + 1
 
     def _drop(self, key: Key) -> None:
         if self._held.pop(key, None) is not None:

@@ -1,56 +1,73 @@
 """Workers that may have another run after the one they were forked for; see `worker.reuse`.
 
-The descriptors of a run go straight to a worker that waits for them.  A message is taken by one
-process or by none: a worker that dies with it takes the last copy of the lock along.
+A run goes straight to a worker that waits for it, over the channel of the last one: its spec, with the
+log's descriptor.  That is taken by this one process or by none: a worker that dies with it takes the last
+copy of the lock along.
+
+No message is taken for another run's, since all keep their order: `FREE` is the last that a worker says of a
+run, and what is said to it stands before or behind the next one's spec.  Where a frame may have been sent in
+part, the worker is let go (`links`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
+from collections.abc import Callable
 
-from ..process import forks
-from ..process.channel import send_fds
 from ..process.pulse import Pulse
+from ..process.rights import send_fds
 from ..worker.spec import SHORT_RUN_SECONDS
+from .channel import Assignment, Channel
 
 _MOST = 32  # at work or not; each costs us two descriptors
 _IDLE_SECONDS = 3.0  # then a quiet supervisor has no more processes than before
 
 
 class KeptWorker:
-    """Our end of the socket on which a worker is given its next run.  Closed, it has none any more."""
+    """Holds its channel while it is free; while it has a run, that run's `WorkerLink` does.
 
-    def __init__(self, end: socket.socket, now: float) -> None:
-        self._end = end
+    ``on_end`` is called when it ends while it is free.
+    """
+
+    def __init__(self, now: float, on_end: Callable[[KeptWorker], None]) -> None:
+        self._on_end = on_end
+        self._channel: Channel | None = None
         self._pulse: Pulse | None = None
         self.since = now  # it has its run, or waits for one
-        self.free = False
-        end.setblocking(False)
 
-    def freed(self, pid: int) -> None:
-        """It says itself that it has no run now."""
-        if self._pulse is None:
-            try:
-                self._pulse = Pulse(pid)
-            except OSError:  # short of descriptors, or it is gone: it is not used again
-                return
-        self.free = True
+    @property
+    def free(self) -> bool:
+        return self._channel is not None
 
-    def give(self, log: int, channel: int) -> bool:
-        """Hand it a run.  False: it has not got it, and never will have one."""
+    def taken_back(self, pid: int, channel: Channel) -> Channel | None:
+        """It is ``pid``, and says that it has no run now.  Its channel again where it is to have no other."""
         try:
-            if self._pulse is None or self._pulse.stands_still():  # and so would the run
-                return False
-            send_fds(self._end, b"\1", [log, channel])
+            self._pulse = self._pulse or Pulse(pid)
+        except OSError:  # short of descriptors, or it is gone
+            return channel
+        self._channel = channel
+        channel.listen(lambda: self._on_end(self))  # it has nothing else to say
+        return None
+
+    def give(self, frame: bytes, log: int) -> Assignment | None:
+        """Hand it a run.  None: it has not got it, and never will have one."""
+        channel = self._channel
+        try:
+            if channel is None or self._pulse is None or self._pulse.stands_still():  # and so would the run
+                return None
+            unsent = memoryview(frame)[send_fds(channel.end, frame, [log]) :]
         except OSError:  # it was killed meanwhile
-            return False
-        self.free = False
-        return True
+            return None
+        if unsent:
+            channel.ignore()  # until it is sent
+        self._channel = None
+        return Assignment(channel, unsent, self)
 
     def close(self) -> None:
-        """It ends with the run that it has.  Idempotent."""
-        forks.close_socket(self._end)
+        """It ends, or does so with the run that it has.  Idempotent."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
         if self._pulse is not None:
             self._pulse.close()
 
@@ -60,72 +77,72 @@ class SpareWorkers:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._kept: list[KeptWorker] = []  # in the order of ``since``
+        self._busy: set[KeptWorker] = set()  # at work, or about to be forked
+        self._free: list[KeptWorker] = []  # in the order of ``since``
         self._tidying: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
         """Those without a run end now, the others with theirs."""
         if self._tidying is not None:
             self._tidying.cancel()
-        for one in self._kept:
-            one.close()
-        self._kept.clear()
+        for one in (*self._free, *self._busy):
+            self.drop(one)
 
-    def give(self, log: int, channel: int) -> KeptWorker | None:
-        """The worker that has got this run; None where there is none to be had."""
-        for one in reversed([one for one in self._kept if one.free]):
-            if one.give(log, channel):
-                self._note(one)
-                return one
+    def give(self, frame: bytes, log: int) -> Assignment | None:
+        """To the worker that has got this run now; None where there is none to be had."""
+        while self._free:
+            one = self._free[-1]
+            assignment = one.give(frame, log)
+            if assignment is not None:
+                self._busy.add(self._free.pop())
+                one.since = self._loop.time()
+                return assignment
             self.drop(one)
         return None
 
-    def keep(self) -> tuple[KeptWorker, socket.socket] | None:
-        """For a worker about to be forked: it, and the end of the socket that it is to have."""
-        if len(self._kept) >= _MOST:
+    def keep(self) -> KeptWorker | None:
+        """For a worker about to be forked."""
+        if self._full:
             self._let_go_of_long_runs()
-        if len(self._kept) >= _MOST:
+        if self._full:
             return None
-        try:
-            ours, theirs = forks.socketpair(socket.SOCK_SEQPACKET)
-        except OSError:  # short of descriptors: it does without
-            return None
-        worker = KeptWorker(ours, self._loop.time())
-        self._kept.append(worker)
-        return worker, theirs
+        worker = KeptWorker(self._loop.time(), self.drop)
+        self._busy.add(worker)
+        return worker
 
     def back(self, worker: KeptWorker) -> None:
-        """The channel of its run has ended."""
-        if not worker.free or worker not in self._kept:
+        """Its run has ended."""
+        if not worker.free or worker not in self._busy:
             self.drop(worker)
             return
-        self._note(worker)
+        self._busy.remove(worker)
+        worker.since = self._loop.time()
+        self._free.append(worker)
         if self._tidying is None:
             self._tidying = self._loop.call_later(_IDLE_SECONDS, self._tidy)
 
     def drop(self, worker: KeptWorker) -> None:
         """It shall have no further run.  Idempotent."""
         worker.close()
-        if worker in self._kept:
-            self._kept.remove(worker)
+        self._busy.discard(worker)
+        if worker in self._free:
+            self._free.remove(worker)
 
-    def _note(self, worker: KeptWorker) -> None:
-        worker.since = self._loop.time()
-        self._kept.remove(worker)
-        self._kept.append(worker)
+    @property
+    def _full(self) -> bool:
+        return len(self._busy) + len(self._free) >= _MOST
 
     def _let_go_of_long_runs(self) -> None:
         """Workers that will not be free for another run hold a place, and a descriptor, for nothing."""
         long_ago = self._loop.time() - SHORT_RUN_SECONDS
-        for one in [one for one in self._kept if not one.free and one.since < long_ago]:
+        for one in [one for one in self._busy if one.since < long_ago]:
             self.drop(one)
 
     def _tidy(self) -> None:
         """Let go of who has waited for long.  No timer is left where nobody waits."""
         self._tidying = None
         long_ago = self._loop.time() - _IDLE_SECONDS
-        for one in [one for one in self._kept if one.free and one.since <= long_ago]:
-            self.drop(one)
-        waiting = [one.since for one in self._kept if one.free]
-        if waiting:
-            self._tidying = self._loop.call_at(min(waiting) + _IDLE_SECONDS, self._tidy)
+        while self._free and self._free[0].since <= long_ago:
+            self.drop(self._free[0])
+        if self._free:
+            self._tidying = self._loop.call_at(self._free[0].since + _IDLE_SECONDS, self._tidy)

@@ -6,13 +6,14 @@ import fcntl
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from ..process import forks, open_files
 from ..process.failpoints import VARIABLE as FAILPOINTS
 from ..worker import __main__ as entry
 from ..worker import zygote
-from ..worker.spec import CHANNEL_FD, LOG_FD
+from ..worker.numbers import CHANNEL_FD, LOG_FD
 
 _HIGH = 16  # above every number that the worker's own descriptors get
 
@@ -26,9 +27,27 @@ def spawn_worker(run_id: str, channel_fd: int, log_fd: int, cause: str | None = 
     return _spawn(arguments, {LOG_FD: log_fd, CHANNEL_FD: channel_fd})
 
 
-def spawn_ahead(turn_fd: int) -> int:
-    """The pid of a worker that will get its run over ``turn_fd``; see `supervisor.ahead`.  Raises OSError."""
-    return _spawn([str(entry.__file__), entry.AHEAD], {zygote.TURN_FD: turn_fd})
+async def spawn_or_record(
+    blocking: Callable[[Callable[[], int]], Awaitable[int]],
+    run_id: str,
+    channel: int,
+    log: int,
+    log_path: str,
+    cause: str | None = None,
+) -> int:
+    """As `spawn_worker`, ``blocking``.  Of an OSError the run's log knows as well."""
+    try:
+        return await blocking(lambda: spawn_worker(run_id, channel, log, cause))
+    except OSError as error:
+        from .unspawned import record  # hardly ever
+
+        record(log, log_path, error)  # here: without a process there may be no thread either
+        raise
+
+
+def spawn_prestarted(handover_fd: int) -> int:
+    """The pid of a worker that will get its run over ``handover_fd``; see `prestarted`.  Raises OSError."""
+    return _spawn([str(entry.__file__), entry.PRESTARTED], {zygote.HANDOVER_FD: handover_fd})
 
 
 def spawn_zygote(control_fd: int) -> int:

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import fcntl
 import json
 import os
-import re
 import stat
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.identity import ProcessIdentity
+from ..model.named_tuple import NamedTuple
 from ..process import forks
 from ..process.identity import Liveness, probe, self_identity
 from ..process.places import state_directory
 from ..process.shortage import is_shortage
 from ..runlog.files import fsync_dir
+from .file_systems import NETWORK_FILE_SYSTEMS, file_system
 
 MIN_FREE_BYTES = 16 * 1024 * 1024
 KEY_BYTES = 32
 IMPORTED = "imported"  # a folder
 _POLL_SECONDS = 0.02
-_OCTAL = rb"\\([0-7]{3})"  # how mountinfo writes spaces and backslashes
 
 # Never follows a link, never waits for the other end of a FIFO.
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-
-# Locks and fsync cannot be relied on there.
-NETWORK_FILE_SYSTEMS = frozenset({
-    "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs",
-    "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "ncpfs", "ocfs2", "davfs",
-})  # fmt: skip
 
 
 class StateDir(NamedTuple):
@@ -45,28 +39,28 @@ class StateDir(NamedTuple):
 
     @property
     def journal(self) -> str:
-        return os.path.join(self.path, "journal.db")
+        return f"{self.path}/journal.db"
 
     @property
     def runs(self) -> str:
-        return os.path.join(self.path, "runs")
+        return f"{self.path}/runs"
 
     @property
     def imported(self) -> str:
         """Runs of other directories; made by the first import."""
-        return os.path.join(self.path, IMPORTED)
+        return f"{self.path}/{IMPORTED}"
 
     @property
     def lock(self) -> str:
-        return os.path.join(self.path, "supervisor.lock")
+        return f"{self.path}/supervisor.lock"
 
     @property
     def owner(self) -> str:
-        return os.path.join(self.path, "supervisor.owner")
+        return f"{self.path}/supervisor.owner"
 
     @property
     def key(self) -> str:
-        return os.path.join(self.path, "key")
+        return f"{self.path}/key"
 
 
 def locate(state_dir: str | os.PathLike[str] | None) -> StateDir:
@@ -159,39 +153,6 @@ def no_space(free: int) -> SupervisorError:
     )
 
 
-def file_system(path: str) -> str:
-    """The type of the file system that holds ``path``, existing or not; '' if unknown."""
-    return file_system_of(os.path.realpath(path), mount_table())
-
-
-def mount_table() -> bytes:
-    """What this process sees mounted; empty where /proc does not tell."""
-    try:
-        with open("/proc/self/mountinfo", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
-
-
-def file_system_of(path: str, table: bytes) -> str:
-    """The type of the innermost mount around an absolute path, by a ``mountinfo`` table (proc(5))."""
-    real, best, kind = os.fsencode(path), b"", b""
-    for line in table.splitlines():
-        left, _, right = line.partition(b" - ")
-        fields = left.split(b" ")
-        if len(fields) < 5:
-            continue
-        mount = fields[4] if b"\\" not in fields[4] else _without_escapes(fields[4])
-        inside = real == mount or real.startswith(mount.rstrip(b"/") + b"/")
-        if inside and len(mount) >= len(best):  # a later line may cover an earlier one
-            best, kind = mount, right.split(b" ")[0]
-    return kind.decode("ascii", "replace")
-
-
-def _without_escapes(mount: bytes) -> bytes:
-    return re.sub(_OCTAL, lambda found: bytes([int(found[1], 8) & 0xFF]), mount)
-
-
 def load_key(place: StateDir, *, create: bool) -> bytes:
     """The directory's secret key for digests; made once, 0600 from the moment it exists.
 
@@ -275,12 +236,24 @@ class Ownership:
 
         Raises ``STATE_DIR_IN_USE`` with the owner's pid in ``details``.
         """
-        ownership = cls(place)
         deadline = time.monotonic() + wait
-        while not ownership._try():
+        while (ownership := cls.try_take(place)) is None:
             if time.monotonic() >= deadline:
-                raise _in_use(place)
+                raise in_use(place)
+            import asyncio  # who waits for nobody may do without
+
             await asyncio.sleep(_POLL_SECONDS)
+        return ownership
+
+    @classmethod
+    def try_take(cls, place: StateDir, lock: int | None = None) -> Ownership | None:
+        """None: it has an owner.  ``lock``: of `open_lock`, perhaps held by now; closed if it is for nothing.
+
+        Raises ``STATE_DIR_REFUSED``, ``NO_SPACE``, ``BUSY``.
+        """
+        ownership = cls(place)
+        if not ownership._try(lock):
+            return None
         ownership._sign()
         return ownership
 
@@ -293,10 +266,12 @@ class Ownership:
                 pass
             self._let_go()
 
-    def _try(self) -> bool:
+    def _try(self, lock: int | None) -> bool:
         """Both locks, or none."""
         try:
-            if self._lock(self._place.lock, _LOCK_FLAGS) and self._lock(self._place.path, _DIRECTORY_FLAGS):
+            if self._lock(lambda: _open_lock(self._place) if lock is None else lock) and self._lock(
+                lambda: forks.opened(partial(os.open, self._place.path, _DIRECTORY_FLAGS))
+            ):
                 os.fchmod(self._held[0], 0o600)  # a umask may have taken bits from the owner
                 return True
         except OSError as error:
@@ -305,10 +280,10 @@ class Ownership:
         self._let_go()
         return False
 
-    def _lock(self, path: str, flags: int) -> bool:
+    def _lock(self, opened: Callable[[], int]) -> bool:
         """False: another holds it.  Raises OSError."""
         try:
-            self._held.append(forks.opened(lambda: os.open(path, flags, 0o600)))
+            self._held.append(opened())
             fcntl.flock(self._held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
@@ -327,18 +302,38 @@ class Ownership:
             pass
 
 
-def owner_pid(place: StateDir) -> int | None:
-    """The pid of the living owner, if it left its name."""
+def open_lock(place: StateDir) -> int:
+    """The lock file, open to be locked.  Raises as `Ownership.try_take`."""
+    try:
+        return _open_lock(place)
+    except OSError as error:
+        raise unusable(place.lock, error) from error
+
+
+def _open_lock(place: StateDir) -> int:
+    return forks.opened(lambda: os.open(place.lock, _LOCK_FLAGS, 0o600))
+
+
+def read_owner(place: StateDir) -> bytes:
+    """The name that the owner left, as it is in the file; nothing where there is none."""
     try:
         fd = os.open(place.owner, _READ_FLAGS)
     except OSError:
-        return None
+        return b""
     try:
-        identity = ProcessIdentity.from_dict(json.loads(os.read(fd, 4096)))
-    except (OSError, ValueError, AttributeError):  # not JSON, or not an object
-        return None
+        return os.read(fd, 4096)
+    except OSError:
+        return b""
     finally:
         os.close(fd)
+
+
+def owner_pid(place: StateDir) -> int | None:
+    """The pid of the living owner, if it left its name."""
+    try:
+        identity = ProcessIdentity.from_dict(json.loads(read_owner(place)))
+    except (ValueError, AttributeError):  # not JSON, or not an object
+        return None
     return identity.pid if probe(identity) is not Liveness.GONE else None
 
 
@@ -357,7 +352,7 @@ def is_owned(place: StateDir) -> bool:
     return False
 
 
-def _in_use(place: StateDir) -> SupervisorError:
+def in_use(place: StateDir) -> SupervisorError:
     pid = owner_pid(place)
     who = f"process {pid}" if pid is not None else "another process"
     return SupervisorError(

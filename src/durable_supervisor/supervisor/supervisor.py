@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from ..journal.connection import Journal
 from ..journal.listing import all_judged
 from ..journal.rows import RunRow
-from ..model.command import Command, Completion, Limits, check_timeout, completion_of
+from ..model.command import Command, Completion, Limits, check_timeout
 from ..model.errors import ErrorCode
 from ..model.ids import new_id
-from ..model.platform import check_platform
 from ..model.progress import Tell, quiet
-from ..model.request import DEFAULT_OWNER, Lifetime, Queueing, StartRequest, lifetime_of
+from ..model.request import DEFAULT_OWNER, NO_LABELS, Lifetime, Queueing, StartRequest
 from ..model.run import Run
 from ..model.states import OPEN_STATES
 from ..process.clock import Clock, boot_id
@@ -26,15 +25,15 @@ from ..reconcile.loop import Reconciler
 from ..reconcile.observe import Place
 from . import state_dir as directory
 from .admission import Host, Prepared
-from .dispatch import Dispatcher
+from .dispatcher import Dispatcher
 from .endings import Endings
-from .hosting import read_host
+from .hosting import OwnUmask, read_host
 from .housekeeping import Housekeeping
 from .links import WorkerLink
 from .loading import load_all
 from .logs import report
 from .observer import Observer
-from .opening import Identity, check_in_place, open_journal, refusing_unreadable
+from .opening import Identity, check_in_place, own, refusing_unreadable
 from .pending import Opening
 from .queue import Queue
 from .refusals import starts_nothing_more
@@ -52,8 +51,8 @@ if TYPE_CHECKING:
     from ..model.importing import ImportReport
     from ..model.policy import Policy
     from ..model.view import RunView
-    from .ahead import WorkerAhead
     from .follow import WorkerEnd
+    from .prestarted import PrestartedWorker
 
 OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
 
@@ -91,7 +90,7 @@ class Supervisor(Observer):
             executor=self._lookup.threads,
             hurried=lambda: slots.scarce,
         )
-        self._slots, self._tasks = slots, Tasks()
+        self._slots, self._tasks, self._umask = slots, Tasks(), OwnUmask()
         links: dict[str, WorkerLink] = {}
         told = ToldEnds(self._lookup, self._evidence, self._reconciler, links, lambda: slots.scarce)
         self._endings = Endings(self._lookup, self._reconciler, links, self._tasks, told)
@@ -100,7 +99,8 @@ class Supervisor(Observer):
         )
         self._queue = Queue(slots, journal, self._reconciler, clock, lambda *to: self._controller.tell(*to))
         look = self._lookup
-        self._starter = Starter(self._dispatcher, self._reconciler, self._queue, look.blocking, place.path)
+        dispatch, judge = self._dispatcher.start, self._reconciler.judge
+        self._starter = Starter(dispatch, judge, self._queue, look.in_turn, asyncio.sleep, place.path)
         self._housekeeping = Housekeeping(place, journal, ident, clock, look, self._reconciler, self._tasks)
         self._background: asyncio.Task[None] | None = None
         self._closer: asyncio.Task[None] | None = None
@@ -112,7 +112,7 @@ class Supervisor(Observer):
         *,
         wait: float = OWNER_WAIT,
         zygote: bool | None = None,
-        ahead: WorkerAhead | None = None,
+        prestarted: PrestartedWorker | None = None,
         max_concurrent_runs: int | None = None,
         max_runs_per_owner: int | None = None,
         max_queued_runs: int | None = DEFAULT_QUEUED_RUNS,
@@ -122,33 +122,25 @@ class Supervisor(Observer):
 
         Use it with ``async with``, or await it and call `close`.  ``wait``: seconds for a short-lived owner.
         ``zygote``: fork workers from a small preloaded process (None: from the second start on) or start
-        each by exec (False).  ``ahead``: a worker that loads already, for the first start.  ``max_…``: how
-        many runs may hold a slot (in all, and of one owner) and wait in the queue; None: any number.  Lower
-        ones than before end nobody.  ``serve_queue``: False for an owner that is only passing: queued runs
-        stay for the next.
+        each by exec (False).  ``prestarted``: a worker that loads already, for the first start.  ``max_…``:
+        how many runs may hold a slot (in all, and of one owner) and wait in the queue; None: any number.
+        Lower ones than before end nobody.  ``serve_queue``: False for an owner that is only passing: queued
+        runs stay for the next.
 
         Raises ``INVALID_REQUEST``, ``STATE_DIR_IN_USE`` (``details["pid"]``), ``STATE_DIR_REFUSED``,
         ``NO_SPACE``, ``JOURNAL_MISSING``, ``JOURNAL_BEHIND``, ``JOURNAL_MISMATCH``,
         ``JOURNAL_NEWER``, ``JOURNAL_CORRUPT``, ``BUSY``.
         """
         bounds = Bounds(max_concurrent_runs, max_runs_per_owner, max_queued_runs)
-        source = Source(zygote, ahead)
+        source = Source(zygote, prestarted)
         return Opening(lambda: cls._open(directory.locate(state_dir), wait, source, bounds, serve_queue))
 
     @classmethod
     async def _open(
         cls, place: StateDir, wait: float, source: Source, bounds: Bounds, stays: bool
     ) -> Supervisor:
-        check_platform()
-        directory.check(place)
-        directory.create(place)
-        directory.check(place)
         async with AsyncExitStack() as undo:
-            ownership = await Ownership.take(place, wait)
-            undo.callback(ownership.release)
-            failpoint("open.owned")
-            journal, ident = await open_journal(place)
-            undo.push_async_callback(journal.close)
+            ownership, journal, ident = await own(place, wait, undo, _open_journal)
             slots = Slots(bounds, boot_id(), serves_queue=stays)
             with refusing_unreadable(place):
                 sup = cls(place, ownership, journal, ident, Clock(), source, slots)
@@ -166,6 +158,7 @@ class Supervisor(Observer):
         failpoint("open.judged")
         await self._queue.load(self._place.runs, self._lookup.blocking)
         self._background = asyncio.create_task(self._reconciler.run(), name="reconcile")
+        self._tasks.cancel_with(self._background)
         for work in (self._endings.adopt(self._journal), *self._housekeeping.sweeps(changed, stays=stays)):
             self._tasks.spawn_unawaited(work)
 
@@ -204,6 +197,7 @@ class Supervisor(Observer):
             await asyncio.wait([self._background])
         await self._reconciler.settle()
         self._dispatcher.close()
+        self._umask.close()
         self._endings.close()
         # The owner's connection goes last: it alone may write back the -wal file and remove it.
         await super().close()
@@ -279,14 +273,17 @@ class Supervisor(Observer):
             command=command,
             request_id=request_id if request_id is not None else new_id("req", os.urandom),
             limits=command.limits_with(limits) if isinstance(command, Command) else Limits(),
-            completion=completion_of(completion),
-            labels=labels if labels is not None else {},
+            completion=completion,
+            labels=labels if labels is not None else NO_LABELS,
             owner=owner,
             policy=policy,
-            lifetime=lifetime_of(lifetime),
+            lifetime=lifetime,
         )
         queueing = Queueing(queue, priority)
-        prepared = Prepared(request, host or read_host(), self._identity.key, queueing, window=window)
+        host = host or read_host(command, self._umask.read)
+        prepared = Prepared(
+            request, host, self._identity.key, queueing, window=window, generated_id=request_id is None
+        )
         check_in_place(self._place, self._journal_inode)
         return await self._tasks.finish(self._starter.start(prepared))
 
@@ -397,3 +394,7 @@ class Supervisor(Observer):
         self._admitting = False
         self._housekeeping.leave()
         self._endings.leave()
+
+
+async def _open_journal(path: str, create: bool) -> Journal:
+    return await Journal.open(path, create=create)

@@ -50,6 +50,7 @@ class ToldEnds:
         self._views: dict[str, RunView] = {}  # seen, and not in the journal yet
         self._waiters: dict[str, list[_Waiter]] = {}
         self._next: asyncio.Handle | None = None
+        self._soon = False  # is it due in the next turn of the loop?
 
     def close(self) -> None:
         """Nobody waits any longer."""
@@ -104,14 +105,14 @@ class ToldEnds:
 
     def _look_soon(self) -> None:
         """In the next turn of the loop, so that all that are told of in this one share it."""
-        if self._under_way:
-            return  # the next look follows it
+        if self._under_way or self._soon:
+            return  # the next look follows that one
         if self._next is not None:
             self._next.cancel()
-        self._next = self._loop.call_soon(self._look)
+        self._next, self._soon = self._loop.call_soon(self._look), True
 
     def _look(self) -> None:
-        self._next = None
+        self._next, self._soon = None, False
         if self._under_way or not self._due or self._lookup.closed:
             return
         self._under_way, self._due = list(self._due.values()), {}

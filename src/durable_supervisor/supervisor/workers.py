@@ -10,15 +10,17 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ..process import forks
-from ..process.channel import send_fds
 from ..process.failpoints import failpoint
 from ..process.locks import keep_held, try_lock
+from ..process.rights import send_fds
+from .channel import Assignment, Channel
+from .dispatch import new_channel
 from .links import ExitWatch
 from .spare import KeptWorker, SpareWorkers
-from .spawn import spawn_worker, spawn_zygote
+from .spawn import spawn_or_record, spawn_zygote
 
 if TYPE_CHECKING:
-    from .ahead import WorkerAhead
+    from .prestarted import PrestartedWorker
 
 _ANSWER_SECONDS = 5.0
 _PASSING_SECONDS = 1.0
@@ -31,15 +33,15 @@ class Source:
     """Where an owner's new workers come from.
 
     ``zygote``: forked by one from the first start on (True), from the second one on (None: a short-lived
-    owner, such as a command line, makes one start and is gone), or never (False).  ``ahead``: one that loads
-    already, for the first start that no zygote serves.
+    owner, such as a command line, makes one start and is gone), or never (False).  ``prestarted``: one that
+    loads already, for the first start that no zygote serves.
     """
 
-    __slots__ = ("_zygote_from", "ahead")
+    __slots__ = ("_zygote_from", "prestarted")
 
-    def __init__(self, zygote: bool | None = None, ahead: WorkerAhead | None = None) -> None:
+    def __init__(self, zygote: bool | None = None, prestarted: PrestartedWorker | None = None) -> None:
         self._zygote_from: float = 2 if zygote is None else 1 if zygote else math.inf
-        self.ahead = ahead
+        self.prestarted = prestarted
 
     def wants_zygote(self, start: int) -> bool:
         """From this start on, counted from 1?"""
@@ -53,8 +55,8 @@ class Workers:
         self._blocking = blocking
         self._loop = asyncio.get_running_loop()
         self._source = source
-        if source.ahead is not None:
-            source.ahead.reap()
+        if source.prestarted is not None:
+            source.prestarted.reap()
         self._zygote: _Zygote | None = None
         self._children: set[ExitWatch] = set()
         self._started = 0
@@ -63,31 +65,49 @@ class Workers:
     def close(self) -> None:
         """The zygote ends, and so does who waits for a run; workers that have one go on."""
         self._spare.close()
-        if self._source.ahead is not None:
-            self._source.ahead.close()
+        if self._source.prestarted is not None:
+            self._source.prestarted.close()
         if self._zygote is not None:
             self._zygote.close()
         for watch in list(self._children):
             watch.close()
 
     def back(self, worker: KeptWorker) -> None:
-        """The channel of the run that it had has ended."""
+        """The run that it had has ended."""
         self._spare.back(worker)
 
-    async def start(self, run_id: str, channel: int, log: int, log_path: str) -> KeptWorker | None:
-        """Give the locked ``log`` and the worker's end of its ``channel`` to a worker.
+    async def start(self, run_id: str, frame: bytes, log: int, log_path: str) -> Assignment:
+        """Give the locked ``log``, and as much of its spec's ``frame`` as fits the channel, to a worker.
 
         Closes ``log`` here, whatever happens: from then on the lock is the worker's alone.
-        Answers that worker where it may have further runs: give it `back`, or close it.
+        A worker that may have further runs is to be given `back`, or closed.
         Where the zygote was expected and did not do it, the worker logs why.  Raises
         OSError when no worker could be started.
         """
         self._started += 1
+        try:
+            assignment = self._spare.give(frame, log)
+            if assignment is None:
+                ours, theirs, unsent = new_channel(frame)
+        except BaseException:  # no memory, say
+            forks.close(log)
+            raise
+        if assignment is not None:
+            forks.close(log)
+            return assignment
+        try:
+            worker = await self._start_new(run_id, theirs.fileno(), log, log_path)
+            return Assignment(Channel(ours), unsent, worker)
+        except BaseException:  # of a cancelled loop, say: whoever was started and has no whole spec leaves
+            forks.close_socket(ours)
+            raise
+        finally:
+            forks.close_socket(theirs)
+
+    async def _start_new(self, run_id: str, channel: int, log: int, log_path: str) -> KeptWorker | None:
+        """As `start`, with the worker's end of a new ``channel``."""
         missed: str | None = None
         try:
-            spare = self._spare.give(log, channel)
-            if spare is not None:
-                return spare
             zygote = self._ready_zygote()
             if zygote is not None:
                 kept, missed = await self._fork(zygote, run_id, channel, log)
@@ -98,9 +118,10 @@ class Workers:
                     log = _exchanged(log, log_path)
                     if not await self._ours_alone(log):
                         return None
-            elif self._source.ahead is not None and self._source.ahead.give(channel, log):
+            elif self._source.prestarted is not None and self._source.prestarted.give(channel, log):
                 return None
-            self._reap_later(await self._spawn(run_id, channel, log, log_path, missed))
+            blocking = self._blocking
+            self._reap_later(await spawn_or_record(blocking, run_id, channel, log, log_path, missed))
             return None
         finally:
             if log >= 0:
@@ -110,29 +131,14 @@ class Workers:
         self, zygote: _Zygote, run_id: str, channel: int, log: int
     ) -> tuple[KeptWorker | None, str | None]:
         """As `_Zygote.fork`, of a worker that may have further runs where there is room for it."""
-        pair = self._spare.keep()
-        if pair is None:
-            return None, await zygote.fork(run_id, [log, channel])
-        kept, theirs = pair
+        kept = self._spare.keep()
         missed: str | None = "cancelled"
         try:
-            missed = await zygote.fork(run_id, [log, channel, theirs.fileno()])
+            missed = await zygote.fork(run_id, [log, channel])
         finally:
-            forks.close_socket(theirs)
-            if missed is not None:
+            if missed is not None and kept is not None:
                 self._spare.drop(kept)
         return kept, missed
-
-    async def _spawn(self, run_id: str, channel: int, log: int, log_path: str, missed: str | None) -> int:
-        """The pid of a worker.  Raises OSError, of which the log knows as well."""
-        try:
-            pid: int = await self._blocking(lambda: spawn_worker(run_id, channel, log, missed))
-        except OSError as error:
-            from .unspawned import record  # hardly ever
-
-            record(log, log_path, error)  # here: without a process there may be no thread either
-            raise
-        return pid
 
     def _ready_zygote(self) -> _Zygote | None:
         if self._zygote is not None and self._zygote.dead:

@@ -13,7 +13,7 @@ from ..model.verify import Severity, VerifyReport
 from ..process.places import POINTER_NAME, SOCKET_NAME
 from ..process.shortage import is_shortage
 from ..runlog.collected import NAME as COLLECTED
-from ..runlog.evidence import read_evidence
+from ..runlog.evidence import UNACCEPTED, read_evidence
 from ..runlog.files import NotRegularError
 from ..runlog.paths import RunPaths, list_runs, list_shards, parse_segment_name
 from ..runlog.tree import files_below
@@ -118,9 +118,12 @@ def _report_stranger(paths: RunPaths, attempt: int, report: VerifyReport) -> Non
     severity: Severity = "error"
     problem = "the journal does not know this run"
     hint = "run `durable-supervisor recover`: its request id may be spent"
-    if not read_evidence(paths, attempt).has_records:
+    evidence = read_evidence(paths, attempt)
+    if not evidence.has_records:
         severity, problem = "note", "a start that was never accepted"
         hint = "nothing: the next opening removes it, or `recover` takes it in"
+        if evidence.status not in UNACCEPTED:
+            problem, hint = "no run is known by this log, and it does not say whose it is", "move it away"
     report.add(severity, "log_without_row", paths.log(attempt), problem, hint, paths.run_id)
 
 

@@ -30,7 +30,7 @@ def check_journal(place: StateDir, reader: JournalReader, report: VerifyReport) 
         problem = f"{count} rows of {table} belong to no run"
         report.add("error", "journal_orphans", place.journal, problem, _RECOVER)
     for run_id in reader.read(checking.without_attempt):
-        problem = "its attempt has no row of its own"
+        problem = "one of its attempts has no row"
         report.add("error", "journal_incomplete", place.journal, problem, _RECOVER, run_id)
     for name in reader.read(checking.other_schema):
         problem = f"its {name} is not as it was made"

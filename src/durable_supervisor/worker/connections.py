@@ -9,7 +9,7 @@ import struct
 import time
 from collections.abc import Callable
 
-from ..process.channel import FrameError, FrameParser, encode_frame
+from ..process.channel import FrameError, FrameParser, encode_frame, encode_head
 from ..process.failpoints import failpoint
 from ..process.shortage import is_shortage
 from .poller import READ, WRITE, Poller
@@ -49,19 +49,23 @@ class Connection:
 
     def send(self, message: dict[str, object]) -> None:
         """Queue an answer.  A peer that does not read its answers is dropped."""
+        self.send_frame(encode_frame(message))
+
+    def send_frame(self, frame: bytes) -> None:
+        """As `send`, of a message that is encoded already."""
         if not self.open:
             return
         waits = bool(self._unsent)  # then the poller says when to go on
-        self._unsent += encode_frame(message)
+        self._unsent += frame
         if not waits:
             self._flush()
         if len(self._unsent) > _MAX_UNSENT:
             self.close()
 
     @property
-    def unsent(self) -> int:
-        """Bytes that wait for the peer to read."""
-        return len(self._unsent)
+    def between_frames(self) -> bool:
+        """Is it open, all sent, and nothing heard of a frame whose rest is to come?"""
+        return self.open and not self._unsent and self._parser.between_frames
 
     def unwatch(self) -> None:
         """Hear nothing more from it; what is sent goes out at once, or never."""
@@ -116,16 +120,16 @@ def _credentials(peer: socket.socket) -> tuple[int, int]:
 
 
 class ControlSocket:
-    """Listens at the run's socket path; only the worker's own user (and root) gets in."""
+    """Listens at the run's socket path; only the worker's own user (and root) gets in.
 
-    def __init__(
-        self,
-        path: str,
-        poller: Poller,
-        on_message: OnMessage,
-    ) -> None:
+    Where there is no run (``nowhere``) nobody is to find it: its name is one that the kernel makes up.  All
+    else is done as for a run, call by call, since a `model` is to have the memory of those that have one.
+    """
+
+    def __init__(self, path: str, poller: Poller, on_message: OnMessage, *, nowhere: bool = False) -> None:
         self.connections: list[Connection] = []
         self._path = path
+        self._nowhere = nowhere
         self._poller = poller
         self._on_message = on_message
         self._listener: socket.socket | None = None
@@ -146,12 +150,17 @@ class ControlSocket:
         except OSError:
             self._listener = None
 
+    @property
+    def awaited(self) -> bool:
+        """Does anybody wait for an event right now?"""
+        return any(connection.watching is not None for connection in self.connections)
+
     def wake(self, head: int) -> None:
         """Answer everyone who waits for an event beyond what they have."""
         for connection in self.connections:
             if connection.watching is not None and head > connection.watching:
                 connection.watching = None
-                connection.send({"type": "head", "head": head})
+                connection.send_frame(encode_head(head))
 
     def remove(self) -> None:
         """Remove the socket file, if it still is ours."""
@@ -174,21 +183,21 @@ class ControlSocket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         folder, name = os.path.split(self._path)
         # A path in sun_path ends at 107 bytes (unix(7)): bind through the directory's descriptor.
-        directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = os.open("/" if self._nowhere else folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         previous = os.umask(0o177)
         try:
             try:
                 os.unlink(self._path)  # of an earlier attempt, whose worker is gone
             except FileNotFoundError:
                 pass
-            listener.bind(f"/proc/self/fd/{directory}/{name}")
+            listener.bind("" if self._nowhere else f"/proc/self/fd/{directory}/{name}")
         finally:
             os.umask(previous)
             os.close(directory)
         failpoint("worker.socket_bound")
         listener.listen(_BACKLOG)
         listener.setblocking(False)
-        self._inode = os.stat(self._path).st_ino
+        self._inode = os.stat("/" if self._nowhere else self._path).st_ino
         self._listener = listener
         self._watch(READ)
 

@@ -44,6 +44,8 @@ class Controls:
             connection.watching = None if head > after else after
             if head > after:
                 connection.send({"type": "head", "head": head})
+            else:
+                self._recorder.catch_up()
         elif op == "ping":
             connection.send({"type": "pong", "head": self._recorder.log.head})
         elif op == "acknowledge" and (counts := _counts(message)) is not None:

@@ -23,11 +23,13 @@ class Desk:
     (``controls.appliers``) every control is an invalid one.
     """
 
-    def __init__(self, log: LogWriter, paths: RunPaths, channel: socket.socket) -> None:
+    def __init__(
+        self, log: LogWriter, paths: RunPaths, channel: socket.socket, *, nowhere: bool = False
+    ) -> None:
         self.poller = Poller()
         self.recorder = Recorder(log, self.poller, self._on_head)
         self.controls = Controls(self.recorder, {})
-        self.socket = ControlSocket(paths.socket, self.poller, self.controls.on_message)
+        self.socket = ControlSocket(paths.socket, self.poller, self.controls.on_message, nowhere=nowhere)
         self._supervisor = self.socket.adopt(channel)
 
     def serve(self, once: Callable[[], None], again: Callable[[], None]) -> None:
@@ -46,6 +48,11 @@ class Desk:
         """To the supervisor that started us, if it still listens."""
         self._supervisor.send({"type": what, "head": self.recorder.log.head})
 
+    def settle_in(self) -> None:
+        """It is no short run: others may want to reach it, and there may be more to tell."""
+        self.socket.ensure()
+        self.recorder.log.keep_whole_reserve()
+
     def hang_up(self) -> None:
         """The run is over: let go of everybody but the supervisor that started us."""
         self.socket.close(but=self._supervisor)
@@ -55,12 +62,13 @@ class Desk:
         self.poller.close()
         self._supervisor.unwatch()
 
-    def part(self, word: str) -> bool:
-        """End the supervisor's channel too, with a last ``word``.  True if it is sent."""
-        self._supervisor.send({"type": word, "pid": os.getpid()})
-        sent = self._supervisor.open and not self._supervisor.unsent
-        self._supervisor.close()
-        return sent
+    def part(self, word: str, run_id: str) -> bool:
+        """A last ``word`` to the supervisor, whose channel stays open.
+
+        True if it is sent, and no frame half sent or half read: both sides know where the next one begins.
+        """
+        self._supervisor.send({"type": word, "pid": os.getpid(), "run": run_id})
+        return self._supervisor.between_frames
 
     @property
     def alone(self) -> bool:

@@ -18,16 +18,19 @@ from ..process.clock import Clock
 from ..process.failpoints import failpoint
 from ..process.gate import PausedProgram, fork_paused
 from ..process.identity import identity_from_stat, read_stat, self_identity
-from ..process.program import Program, StartFailure, Stdio, check_cwd, resolve
+from ..process.program import Program, StartFailure, Stdio, canonical, check_cwd, resolve
 from ..process.signals import STRAY_SIGNALS, ignore, reset, unblock_all
 from ..runlog.bounds import segment_size
 from ..runlog.create import read_header
+from ..runlog.format import SegmentHeader
 from ..runlog.paths import RunPaths
 from ..runlog.writer import LogFullError, LogWriter
+from . import resting
 from .desk import Desk
 from .lifetime import HostGone
+from .numbers import CHANNEL_FD, LAST_FD, LOG_FD
 from .reuse import Reuse
-from .spec import CHANNEL_FD, LAST_FD, LOG_FD, NEXT_FD, Spec, receive_spec
+from .spec import Spec, receive_spec
 from .tending import Tending
 from .waiting import Waiting
 
@@ -36,63 +39,67 @@ _FAILED = 1
 _MAX_CRASH_TEXT = 8192  # characters; the end says the most
 
 
-def work(cause: str | None = None, *, hardened: bool = False, kept: bool = False) -> None:
+def work(cause: str | None = None, *, hardened: bool = False, forked: bool = False) -> None:
     """The whole life of a worker process.  Never returns.
 
     ``cause``: why it was started by exec although a zygote was expected to fork it.
-    ``hardened``: it has waited for its run, and is ready.  ``kept``: its supervisor may have
-    another run for it after this one; see `reuse`.
+    ``hardened``: it has waited for its run, and is ready.  ``forked``: by a zygote, so that its
+    supervisor may have another run for it after this one; see `reuse`.
     """
     status = _FAILED
     try:
         if not hardened:
-            harden(NEXT_FD if kept else LAST_FD)
-        reuse = Reuse(kept=kept)
+            harden()
+        reuse = Reuse(forked=forked)
         for fd in (LOG_FD, CHANNEL_FD):
             os.set_inheritable(fd, False)
-        handed: tuple[int, int] | None = (LOG_FD, CHANNEL_FD)
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, CHANNEL_FD)
+        failpoint("worker.waiting")
+        handed = _first_run(channel)
         while handed is not None:
-            tending = _attempt(*handed, cause)
+            tending = attempt(*handed, channel, cause)
             status = _FAILED if tending is None else _STARTED
-            if tending is None or not reuse.offered(tending, handed[1]):
+            if tending is None or not reuse.offered(tending):
                 break
-            del tending
-            handed = reuse.take()
+            del tending, handed
+            handed = reuse.take(channel)
     finally:
         # Whatever was raised: the log has it, or there is none to tell.  No interpreter teardown:
         # the lock should go as soon as the work is done.
         os._exit(status)
 
 
-def harden(last: int = LAST_FD) -> None:
+def _first_run(channel: socket.socket) -> tuple[Spec, int] | None:
+    """Its spec and its log, which was there before it."""
+    spec = receive_spec(channel)
+    return None if spec is None else (spec, LOG_FD)
+
+
+def harden() -> None:
     """Become independent of whoever started us, and the parent of every orphan below us."""
     os.umask(0o077)
     os.chdir("/")
     ignore(STRAY_SIGNALS)  # TERM and USR1 get their handlers when the loop takes over
     reset([signal.SIGCHLD])  # ignored, it would break waitid (wait(2))
     unblock_all()
-    close_strangers(last)
+    close_strangers(LAST_FD)
     libc.set_child_subreaper()
     libc.set_process_name("dsup-worker")
 
 
 def close_strangers(last: int) -> None:
     """Descriptors above ``last``, which other libraries of the host left inheritable, are none of ours."""
+    ours = resting.descriptors()
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > last:
+        if int(name) > last and int(name) not in ours:
             try:
                 os.close(int(name))
             except OSError:
                 continue  # the descriptor of the listing itself
 
 
-def _attempt(log_fd: int, channel_fd: int, cause: str | None) -> Tending | None:
-    """One run: with a durable receipt and a free lock, only its channel is open yet; else None."""
-    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, channel_fd)
-    failpoint("worker.waiting")
-    spec = receive_spec(channel)
-    if spec is None:
-        return None
+def attempt(spec: Spec, log_fd: int, channel: socket.socket, cause: str | None) -> Tending | None:
+    """One run: with a durable receipt and a free lock, only the channel is open yet; else None."""
     failpoint("worker.spec_received")
     tending = _run(spec, channel, log_fd, cause)
     if tending is not None:
@@ -104,12 +111,44 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> 
     """Up to the receipt, which is durable then; None where there is none."""
     clock = Clock()
     paths = RunPaths(spec.runs_dir, spec.shard, spec.run_id)
-    cap_out, cap_err = spec.max_stdout_bytes, spec.max_stderr_bytes
     header, header_bytes = read_header(log_fd)
     if header is None:
         return None  # not a log that anybody could read back
+    log = _open_log(spec, log_fd, paths, header, header_bytes, clock)
+    failpoint("worker.log_open")
+    try:
+        desk = Desk(log, paths, channel, nowhere=spec.model)
+        tending = Tending(spec, desk, clock)
+        waiting = None
+        if spec.queued:
+            log.keep_whole_reserve()  # who knows what the disk is like by then
+            waiting = Waiting(spec, desk, tending.host)
+        if waiting is not None and not waiting.until_dispatched():
+            desk.socket.remove()
+            return None
+        _record_dispatch(spec, log, cause)
+        paused = _start(spec, tending, log, header.directory_id)
+        if paused is None:
+            desk.socket.remove()
+            log.trim()
+            return None
+        if waiting is not None:
+            waiting.serve_held()
+        tending.until_finished()
+        if spec.model:
+            paused.forget()
+        return tending
+    except Exception as error:
+        _record_crash(log, spec, error)
+        raise
+
+
+def _open_log(
+    spec: Spec, fd: int, paths: RunPaths, header: SegmentHeader, header_bytes: int, clock: Clock
+) -> LogWriter:
+    cap_out, cap_err = spec.max_stdout_bytes, spec.max_stderr_bytes
     log = LogWriter(
-        log_fd,
+        fd,
         paths,
         header,
         segment_bytes=segment_size(cap_out, cap_err),
@@ -119,31 +158,14 @@ def _run(spec: Spec, channel: socket.socket, log_fd: int, cause: str | None) -> 
         clock=clock,
         header_bytes=header_bytes,
     )
-    failpoint("worker.log_open")
-    try:
-        desk = Desk(log, paths, channel)
-        tending = Tending(spec, desk, clock)
-        waiting = Waiting(spec, desk, tending.host) if spec.queued else None
-        if waiting is not None and not waiting.until_dispatched():
-            desk.socket.remove()
-            return None
-        _record_dispatch(spec, log, cause)
-        if not _start(spec, tending, log, header.directory_id):
-            desk.socket.remove()
-            log.trim()
-            return None
-        if waiting is not None:
-            waiting.serve_held()
-        tending.until_finished()
-        return tending
-    except Exception as error:
-        _record_crash(log, spec, error)
-        raise
+    if spec.model:
+        log.stays_in_memory()
+    return log
 
 
 @cache
-def _own_identity() -> dict[str, object]:
-    """It stays the same from run to run."""
+def _identity_of(pid: int) -> dict[str, object]:
+    """Ours, which stays the same from run to run; by our pid, since forks find what the zygote has found."""
     return self_identity().to_dict()
 
 
@@ -151,7 +173,7 @@ def _record_dispatch(spec: Spec, log: LogWriter, cause: str | None) -> None:
     """Who owns the run from now on: in the log before anything is forked."""
     detail: dict[str, object] = {
         "attempt": spec.attempt,
-        "identity": _own_identity(),
+        "identity": _identity_of(os.getpid()),
         "argv": spec.shown_argv,
         "cwd": spec.shown_cwd,
     }
@@ -164,8 +186,8 @@ def _record_dispatch(spec: Spec, log: LogWriter, cause: str | None) -> None:
     failpoint("worker.dispatched")
 
 
-def _start(spec: Spec, tending: Tending, log: LogWriter, directory_id: str) -> bool:
-    """Through the gate.  False: user code provably never ran, and the log says why."""
+def _start(spec: Spec, tending: Tending, log: LogWriter, directory_id: str) -> PausedProgram | None:
+    """Through the gate.  None: user code provably never ran, and the log says why."""
     try:
         check_cwd(spec.cwd)
         path = resolve(spec.argv[0], spec.cwd, spec.env.get("PATH", os.defpath))
@@ -175,20 +197,21 @@ def _start(spec: Spec, tending: Tending, log: LogWriter, directory_id: str) -> b
         tending.executable = _executable(spec, path)
         _record_release(log, paused, tending)
         failpoint("worker.released")
-        paused.release()
+        if not spec.model:  # whose program stays where it is
+            paused.release()
     except HostGone:
         tending.refuse_without_host()
-        return False
+        return None
     except LogFullError:
         # That no release is in the log is the proof that it never ran; to write more might add it late.
-        return False
+        return None
     except StartFailure as failure:
         failpoint("worker.exec_failed")
         tending.refuse(failure)
-        return False
+        return None
     failpoint("worker.running")
     tending.began(paused.pid)
-    return True
+    return paused
 
 
 def _fork(spec: Spec, path: str, stdio: Stdio, tending: Tending, directory_id: str) -> PausedProgram:
@@ -210,7 +233,7 @@ def _fork(spec: Spec, path: str, stdio: Stdio, tending: Tending, directory_id: s
 def _executable(spec: Spec, path: str) -> dict[str, object]:
     return {
         "requested": spec.shown_argv[0],
-        "canonical": spec.shown(os.path.realpath(path)),
+        "canonical": spec.shown(canonical(path)),
     }
 
 

@@ -6,12 +6,16 @@ import _thread
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..process.failpoints import failpoint
 from ..runlog.sync import SyncJob
 from ..runlog.writer import LogFullError, LogWriter
 from .poller import READ, Poller
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .capture import Capture
 
 SYNC_BYTES = 1024 * 1024
 SYNC_SECONDS = 1.0
@@ -29,6 +33,7 @@ class Recorder:
 
     def __init__(self, log: LogWriter, poller: Poller, on_head: Callable[[int], None]) -> None:
         self.log = log
+        self.captures: Sequence[Capture] = ()  # of all the program's streams, once they are read
         self._poller = poller
         self._on_head = on_head
         self._unsynced = 0
@@ -39,8 +44,17 @@ class Recorder:
         self._done_read = self._done_write = -1  # a pipe, once there is a sync: most runs have none
 
     def record(self, kind: str, detail: dict[str, object]) -> None:
-        """Append one lifecycle event; it reaches the file at the next `flush`."""
+        """Append one lifecycle event; it reaches the file at the next `flush`.
+
+        What the program has written before is recorded first: it stands before an answer to a later control.
+        """
+        self.catch_up()
         self.log.append(kind, detail)
+
+    def catch_up(self) -> bool:
+        """Record what has come in the pauses of captures; true if there was any."""
+        came = [capture.catch_up() for capture in self.captures]  # of all, not up to the first that had any
+        return any(came)
 
     def output(self, stream: str, data: bytes) -> None:
         """Append output bytes.  On a full disk they are dropped and counted, never waited for."""

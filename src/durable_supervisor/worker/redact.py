@@ -102,14 +102,11 @@ class TokenRedactor:
         self._rest = b""
         self._left = 0  # bytes that the last body may still go on with
 
-    def feed(self, data: bytes) -> bytes:
-        return self._pass(data, final=False)
-
     def finish(self) -> bytes:
         """The stream has ended: what waited has all that it will ever have."""
-        return self._pass(b"", final=True)
+        return self.feed(b"", final=True)
 
-    def _pass(self, data: bytes, *, final: bool) -> bytes:
+    def feed(self, data: bytes, *, final: bool = False) -> bytes:
         buffer = self._context + self._held + data
         begin = position = len(self._context)
         if self._left:
@@ -146,24 +143,27 @@ class OutputFilter:
     def __init__(self, secrets: list[bytes], *, tokens: bool) -> None:
         self._secrets = secrets
         self._with_tokens = tokens
-        self._row: tuple[Redactor, TokenRedactor | None, Utf8Boundary] | None = None
+        self._row: tuple[Redactor | None, TokenRedactor | None, Utf8Boundary] | None = None
 
     def feed(self, data: bytes) -> bytes:
         if self._row is None:
             self._row = (
-                Redactor(self._secrets),
+                Redactor(self._secrets) if self._secrets else None,
                 TokenRedactor() if self._with_tokens else None,
                 Utf8Boundary(),
             )
         values, tokens, boundary = self._row
-        known = values.feed(data)
-        return boundary.feed(known if tokens is None else tokens.feed(known))
+        if values is not None:
+            data = values.feed(data)
+        if tokens is not None:
+            data = tokens.feed(data)
+        return boundary.feed(data)
 
     def finish(self) -> bytes:
         if self._row is None:
             return b""
         values, tokens, boundary = self._row
-        rest = values.finish()
+        rest = b"" if values is None else values.finish()
         if tokens is not None:
             rest = tokens.feed(rest) + tokens.finish()
         return boundary.feed(rest) + boundary.finish()
@@ -178,6 +178,8 @@ class Utf8Boundary:
     def feed(self, data: bytes) -> bytes:
         if self._held:
             data = self._held + data
+        elif data[-1:] < b"\x80":  # as nearly always: no character is cut
+            return data
         keep = incomplete_tail(data)
         self._held = data[len(data) - keep :] if keep else b""
         return data[: len(data) - keep] if keep else data

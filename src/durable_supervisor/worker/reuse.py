@@ -1,9 +1,13 @@
 """A worker whose run has left nothing behind takes the next one of its supervisor.
 
 So a busy supervisor's runs cost no fork of a worker, and no memory that has to be copied
-anew.  To everybody else it looks as if the worker had exited: the lock is free, then the
-channel ends.  While it has no run it ignores every signal that a worker may be sent, as
-one does that waits for its first.
+anew.  To everybody else it looks as if the worker had exited: the lock is free.  While it
+has no run it ignores every signal that a worker may be sent, as one does that waits for
+its first.
+
+The channel is the same for all its runs, and its messages keep their order.  So their place
+tells which run they belong to: whatever comes to us before the next one's spec belongs to the
+last, and we say nothing between the last one's `FREE` and that spec.
 """
 
 from __future__ import annotations
@@ -16,7 +20,9 @@ import socket
 from ..process import own, tree
 from ..process.circumstances import FILES, circumstances
 from ..process.failpoints import any_armed
-from .spec import FREE, NEXT_FD, SHORT_RUN_SECONDS, STDIN_NULL
+from . import resting
+from .numbers import CHANNEL_FD
+from .spec import FREE, SHORT_RUN_SECONDS, STDIN_NULL, Spec, receive_next
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +30,6 @@ if TYPE_CHECKING:
 
 _MOST_RUNS = 1000  # what leaks a little is let go of in time; a fork of the next costs its start 2 ms
 _MOST_GROWTH = 4 * 1024  # KiB of its peak, since its first run
-_HANDED = 2  # descriptors: log and channel
 _untouched: tuple[object, ...] | None = None
 
 
@@ -35,35 +40,36 @@ def note_circumstances() -> None:
 
 
 class Reuse:
-    """Where the next run comes from, and whether there may be one.  ``kept``: the supervisor wants it."""
+    """May there be a further run?  Only of a worker that was ``forked`` by a zygote."""
 
-    def __init__(self, *, kept: bool) -> None:
-        self._next = socket.socket(fileno=NEXT_FD) if kept else None
-        self._before = (_untouched or circumstances()) if kept else None
+    def __init__(self, *, forked: bool) -> None:
+        self._forked = forked
+        self._before = (_untouched or circumstances()) if forked else None
         self._left = _MOST_RUNS
         self._peak = 0
 
-    def offered(self, ended: Tending, channel_fd: int) -> bool:
+    def offered(self, ended: Tending) -> bool:
         """Is this process fit for another run, and has its supervisor been told?"""
-        if self._next is None or any_armed() or not _left_nothing(ended):
+        if not self._forked or any_armed() or not _left_nothing(ended):
             return False
         self._left -= 1
-        worn = self._left <= 0 or self._has_grown() or _strangers(NEXT_FD, channel_fd, *own.kept())
+        worn = (
+            self._left <= 0
+            or self._has_grown()
+            or _strangers(CHANNEL_FD, *own.kept(), *resting.descriptors())
+        )
         # What this program has done to its parent (niceness, limits), the next one would inherit.
         worn = worn or circumstances() != self._before
         return not worn and ended.seconds < SHORT_RUN_SECONDS and ended.part(FREE)
 
-    def take(self) -> tuple[int, int] | None:
-        """The next run's log and channel; None once the supervisor wants nothing more of us."""
-        assert self._next is not None
+    def take(self, channel: socket.socket) -> tuple[Spec, int] | None:
+        """The next run's spec and log; None once the supervisor wants nothing more of us."""
         if not own.kept():  # they are read at each run's end
             own.keep_open((*FILES, tree.children_file(os.getpid(), os.getpid())))
         gc.collect()  # what was the last run's goes now, not in the middle of the next one
         gc.freeze()  # what stays is the worker's own: the next collection need not look at it
-        message, fds, _, _ = socket.recv_fds(self._next, 1, _HANDED, socket.MSG_CMSG_CLOEXEC)
-        if not message or len(fds) != _HANDED:
-            return None
-        return fds[0], fds[1]
+        channel.setblocking(True)  # while it has a run it never waits for its supervisor
+        return receive_next(channel)
 
     def _has_grown(self) -> bool:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -80,6 +86,10 @@ def _left_nothing(ended: Tending) -> bool:
 
 
 def _strangers(*known: int) -> bool:
-    """Is any descriptor open but stdio and these?"""
+    """Is any descriptor open but stdio and these, which are?"""
+    ours = {0, 1, 2, *known}
+    count = own.open_descriptors()
+    if count:
+        return count != len(ours)
     listed = {int(name) for name in os.listdir("/proc/self/fd")}
-    return len(listed - {0, 1, 2, *known}) > 1  # one was of the listing itself
+    return len(listed - ours) > 1  # one was of the listing itself

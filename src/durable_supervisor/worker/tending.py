@@ -23,6 +23,7 @@ from .ending import errno_name, make_receipt, outcome_of
 from .lifetime import HOST_GONE, HostWatch
 from .poller import READ
 from .redact import OutputFilter
+from .resting import Resting
 from .spec import STDIN_BYTES, STDIN_NULL, Spec
 from .stdin import StdinFeed
 from .stopping import LEFTOVER, Stopper
@@ -35,7 +36,7 @@ if TYPE_CHECKING:  # as in `typing`, which a worker does not load
 
 DRAIN_SECONDS = 0.5  # how long a pipe held open by others may delay the end
 OUT_OF_MEMORY = "out_of_memory"  # as a reason: of a stop
-_SOCKET_DELAY = 0.01  # a run that is over by then never makes a socket file
+_SHORT_SECONDS = 0.01  # a run that is over by then makes no socket file, and hardly ever reserves blocks
 _LAST_READ = 8 * 1024 * 1024
 _ROOMY = 32 * WIDE  # of a flood with a smaller cap little is kept: it is not worth the room of a wide pipe
 
@@ -69,6 +70,7 @@ class Tending:
         )
         self._deadlines = Deadlines(self._poller, self._last_output, self._due)
         self._socket = desk.socket
+        self._resting = Resting(desk.poller, model=spec.model)
         desk.controls.appliers = Effects(self).table()
         desk.controls.acknowledged = self._acknowledged
 
@@ -113,6 +115,7 @@ class Tending:
             Capture(
                 stream, fd, filtered, self.recorder,
                 terminate_at=bound, window=self.spec.window, may_widen=cap >= _ROOMY,
+                awaited=(lambda: self._socket.awaited) if self.spec.pty is None else None,
             )
         )  # fmt: skip
 
@@ -149,6 +152,7 @@ class Tending:
         self.leader = leader
         self._released = (self._clock.wall_ns(), self._clock.elapsed_ns())
         self._desk.say("released")
+        self.recorder.captures = self._captures
         for capture in self._captures:
             capture.start(self._poller)
         if self.stdin is not None and self.spec.stdin == STDIN_BYTES:
@@ -161,7 +165,7 @@ class Tending:
             self.resources.watch(self._poller, self._due)
         if self.host is not None:
             self.host.watch(lambda: self._due(HOST_GONE))
-        self._poller.at("socket", time.monotonic() + _SOCKET_DELAY, self._socket.ensure)
+        self._poller.at("lasts", time.monotonic() + _SHORT_SECONDS, self._desk.settle_in)
         if self._leader_status() is not None:  # it had ended before its signals were watched
             self._poller.at("again", time.monotonic(), self._look_at_children)
 
@@ -176,8 +180,8 @@ class Tending:
         return self._clock.elapsed_ns() / 1e9
 
     def part(self, word: str) -> bool:
-        """End the supervisor's channel, with a last ``word``.  True if it is sent."""
-        return self._desk.part(word)
+        """See `Desk.part`."""
+        return self._desk.part(word, self.spec.run_id)
 
     def close(self) -> None:
         """Let go of the lock, and of everything else but the channel."""
@@ -191,6 +195,7 @@ class Tending:
 
     def _serve_once(self) -> None:
         self._poller.turn()
+        self._resting.turned()
         self.recorder.flush()
         if self._over or self._stopper.active:
             self._open_windows()
@@ -281,6 +286,7 @@ class Tending:
     def _leader_exited(self, by_itself: bool, status: int) -> None:
         self.exit = (status, None) if by_itself else (None, status)
         self._drain_until = time.monotonic() + DRAIN_SECONDS
+        self._poller.cancel("again")  # where its signal came as well
         failpoint("worker.before_exited")
         self.recorder.record(Kind.PROGRAM_EXITED, {"code": self.exit[0], "signal": self.exit[1]})
         self.recorder.flush()
@@ -329,7 +335,7 @@ class Tending:
         output = self._close_output()
         self._usage.add(os.wait4(self.leader, 0)[2])
         failpoint("worker.reaped")
-        self.confirmed = not survivors and _nothing_left() and self._groups_are_empty()
+        self.confirmed = not survivors and tree.is_gone() and self._groups_are_empty()
         if self.resources is not None:
             self._account(self.resources)
         stop = self._stopper.summary()
@@ -388,12 +394,3 @@ class Tending:
             }
             for capture in self._captures
         }
-
-
-def _nothing_left() -> bool:
-    """waitid(2) fails with ECHILD exactly when no child of any kind remains."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return True
-    return False

@@ -21,6 +21,7 @@ from .controls import Apply
 from .desk import Desk
 from .lifetime import HOST_GONE, HostWatch
 from .poller import READ
+from .resting import Resting
 from .spec import Spec
 
 _DISPATCHED = "dispatched"
@@ -43,6 +44,7 @@ class Waiting:
         self._spec = spec
         self._desk = desk
         self._host = host
+        self._resting = Resting(desk.poller, model=False)
         self._decided: str | None = None
         # What came right behind the dispatch, for the program that is about to be.
         self._held: list[Callable[[], None]] = []
@@ -57,6 +59,7 @@ class Waiting:
         self._record()
         if self._host is not None:
             self._host.watch(lambda: self._decide(HOST_GONE))
+        self._resting.turned()
         while self._decided is None:
             self._desk.serve(self._serve_once, self._desk.socket.ensure)
         self._forget_signals()
@@ -97,6 +100,7 @@ class Waiting:
 
     def _serve_once(self) -> None:
         self._desk.poller.turn()
+        self._resting.turned()
         self._desk.recorder.flush()
         if self._desk.alone:
             self._look_at_log()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import select
 import time
 
 from ..process.libc import give_memory_back, keep_memory
@@ -15,6 +17,24 @@ QUIET = 0.5  # seconds
 _PIECES = 4  # of this size that the filters have at the same time, at most
 _SET_SIZE: int | None = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux
 _GET_SIZE: int = getattr(fcntl, "F_GETPIPE_SZ", 0)
+
+
+def is_full(fd: int) -> bool:
+    """Has the pipe, of which this is the end to read from, no slot left?  Then its writers wait, or may soon.
+
+    Bytes do not tell: pieces of any size take a slot each where they are packets, or spliced (pipe(7)).  Poll
+    tells at an end to write to, so one is had for a moment.  True also where none can be had.
+    """
+    try:
+        end = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        writable = select.poll()
+        writable.register(end, select.POLLOUT)
+        return not writable.poll(0)
+    finally:
+        os.close(end)
 
 
 class Width:

@@ -1,8 +1,8 @@
 """A real file system of a real disk image, copied while it is in use: what a lost power leaves of it.
 
-``python ext4.py IMAGE FOLDER COPIES``, in a mount namespace of its own, makes FOLDER/disk a state directory's
-file system and copies the image again and again, each time as of one moment: everybody stands still
-meanwhile, and nothing is synced for it.  Each copy is mounted then, which replays its journal.  It
+``python ext4.py IMAGE FOLDER COPIES AT_ONCE``, in a mount namespace of its own, makes FOLDER/disk a state
+directory's file system and copies the image again and again, each time as of one moment: everybody stands
+still meanwhile, and nothing is synced for it.  Each copy is mounted then, which replays its journal.  It
 prints one JSON object a line; a broken guarantee is its ``broken``.
 """
 
@@ -31,15 +31,17 @@ from tests.lab.disk.verdict import RECOVERABLE
 
 CODE = 5
 RUNS = 60
-AT_ONCE = 4
 BODIES = ("echo out", "for i in 1 2 3; do head -c 30000 /dev/zero | tr '\\0' x; sleep 0.2; done")
 
 
-async def life(state: Path, folder: Path) -> None:
-    """Many short lives; what their caller has been told is noted beside the disk."""
+async def life(state: Path, folder: Path, at_once: int) -> None:
+    """Many short lives; what their caller has been told is noted beside the disk.
+
+    One that comes alone takes the log that was made ahead.
+    """
     ledger = Ledger(folder)
     marks = os.open(folder / "marks", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
-    turn = asyncio.Semaphore(AT_ONCE)
+    turn = asyncio.Semaphore(at_once)
 
     async def one(sup: Supervisor, number: int) -> None:
         name = f"r-{number}"
@@ -145,13 +147,14 @@ def each(moment: Moment, folder: Path) -> dict[str, Any]:
     return told
 
 
-def main(image: Path, folder: Path, copies: int) -> None:
+def main(image: Path, folder: Path, copies: int, at_once: int) -> None:
     disk = folder / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-o", "loop", str(image), str(disk)], check=True)
     state = disk / "state"
     dice = random.Random(1)
-    with subprocess.Popen([sys.executable, __file__, "life", str(state), str(folder)]) as host:
+    life_of = [sys.executable, __file__, "life", str(state), str(folder), str(at_once)]
+    with subprocess.Popen(life_of) as host:
         moments: list[Moment] = []
         while len(moments) < copies and host.poll() is None:
             time.sleep(dice.uniform(0.02, 0.3))  # any moment will do
@@ -166,6 +169,6 @@ def main(image: Path, folder: Path, copies: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "life":
-        asyncio.run(life(Path(sys.argv[2]), Path(sys.argv[3])))
+        asyncio.run(life(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])))
     else:
-        main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
+        main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

@@ -37,7 +37,8 @@ class Call(IntEnum):
     MKDIR = 6
     UNLINK = 7
     RENAME = 8
-    SYNC_BEGAN = 9  # only ever written down
+    LINK = 9  # a file without a name gets one
+    SYNC_BEGAN = 10  # only ever written down
 
 
 ALL = tuple(call for call in Call if call is not Call.SYNC_BEGAN)

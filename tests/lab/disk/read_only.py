@@ -24,7 +24,7 @@ from durable_supervisor import Event, Observer, RunState, Supervisor, Supervisor
 from durable_supervisor.model.events import Kind
 from tests.crash.harness import Ledger, end_all
 from tests.crash.world import World, check_guarantees, gapless, no_guess
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 CODE = 5
 PIECE = 100_000  # bytes of each step of the chatter
@@ -125,7 +125,7 @@ async def covered(disk: Disk) -> dict[str, Any]:
         disk.uncover()
         await disk.goes_on()
         disk.ledger.open_gate()
-        seen = await sup.wait(started.id, timeout=30)
+        seen = await sup.wait(started.id, timeout=PATIENCE)
         no_guess(chatter, seen, CODE)
         assert seen.state is RunState.FINISHED
         told |= counted(await gapless(sup, started.id), disk)

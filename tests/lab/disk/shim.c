@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* As in faults.py: the order is the numbers. */
-enum call { WRITE, SYNC, SYNC_DIR, ALLOCATE, TRUNCATE, CREATE, MKDIR, UNLINK, RENAME, SYNC_BEGAN };
+enum call { WRITE, SYNC, SYNC_DIR, ALLOCATE, TRUNCATE, CREATE, MKDIR, UNLINK, RENAME, LINK, SYNC_BEGAN };
 enum action { OFF, FAIL, SHORT, DIE, DIE_TORN };
 
 struct rule {
@@ -111,7 +111,8 @@ static ssize_t put(int fd, const struct iovec *data, int count, off_t at) {
     enum action action = ours ? strike(WRITE, path) : OFF;
     if (action == DIE) die();
     if (action == FAIL) return errno = rule->error, -1;
-    off_t offset = at >= 0 ? at : ours ? lseek(fd, 0, SEEK_CUR) : 0;
+    int from = ours && at < 0 && fcntl(fd, F_GETFL) & O_APPEND ? SEEK_END : SEEK_CUR;
+    off_t offset = at >= 0 ? at : ours ? lseek(fd, 0, from) : 0;
     struct iovec half = {data[0].iov_base, data[0].iov_len > 1 ? data[0].iov_len / 2 : data[0].iov_len};
     if (action == SHORT || action == DIE_TORN) data = &half, count = 1;
     errno = saved;
@@ -182,12 +183,15 @@ int ftruncate64(int fd, off64_t length) {
 int ftruncate(int fd, off_t length) { return ftruncate64(fd, length); }
 
 static int opened(int dir, const char *path, int flags, mode_t mode) {
-    int makes = flags & O_CREAT && path[0] == '/' && syscall(SYS_faccessat, AT_FDCWD, path, F_OK) != 0;
+    int nameless = (flags & O_TMPFILE) == O_TMPFILE;
+    int makes = path[0] == '/' && (nameless || (flags & O_CREAT && syscall(SYS_faccessat, AT_FDCWD, path, F_OK)));
     enum action action = makes ? strike(CREATE, path) : OFF;
     if (action == DIE || action == DIE_TORN) die();
     if (action == FAIL) return errno = rule->error, -1;
     int fd = syscall(SYS_openat, dir, path, flags, mode);
     int saved = errno;
+    char given[4096]; /* what /proc calls a file without a name, then and ever after */
+    if (nameless && fd >= 0) named(fd, given, sizeof given), path = given;
     if (makes && fd >= 0) note(CREATE, path, 0, 0, 0, 0, 0);
     if (fd >= 0 && flags & O_TRUNC && !makes) note(TRUNCATE, path, 0, 0, 0, 0, 0);
     errno = saved;
@@ -210,6 +214,15 @@ int openat64(int dir, const char *path, int flags, ...) { return opened(dir, pat
 int mkdir(const char *path, mode_t mode) { NAMED(MKDIR, path, syscall(SYS_mkdirat, AT_FDCWD, path, mode), 0); }
 int unlink(const char *path) { NAMED(UNLINK, path, syscall(SYS_unlinkat, AT_FDCWD, path, 0), 0); }
 int rmdir(const char *path) { NAMED(UNLINK, path, syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR), 0); }
+/* Of a nameless file's descriptor in /proc, which is a link: what that leads to is written down. */
+int linkat(int from, const char *old, int to, const char *new, int flags) {
+    char given[4096];
+    int fd;
+    if (sscanf(old, "/proc/self/fd/%d", &fd) == 1 && named(fd, given, sizeof given)) {
+        NAMED(LINK, new, syscall(SYS_linkat, from, old, to, new, flags), given);
+    }
+    return syscall(SYS_linkat, from, old, to, new, flags);
+}
 int rename(const char *old, const char *new) {
     NAMED(RENAME, old, syscall(SYS_renameat, AT_FDCWD, old, AT_FDCWD, new), new);
 }

@@ -23,7 +23,7 @@ from durable_supervisor.process.signals import signal_ticks
 from tests.crash.harness import Host, Ledger, Refused, end_all
 from tests.crash.test_matrix import HOST, WORKER, Scenario, make_program, stop_it, stopped
 from tests.crash.world import World, check_guarantees, no_guess
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 EVERY = ("absent", "not_started", "finished", "unknown")
 
@@ -88,7 +88,7 @@ async def experiment(disk: SmallDisk, folder: Path, each: dict[str, Any]) -> dic
         if not each["kill"] and found is not None:
             assert told["settled"] != "unknown", "nobody was killed but the owner"
     except Exception as error:
-        told["broken"] = "".join(traceback.format_exception(error))[-6000:]
+        told["broken"] = "".join(traceback.format_exception(error))[-12000:]
     finally:
         disk.good()
         end_all(world.state_dir)
@@ -117,7 +117,7 @@ def reach(world: World, host: Host, scenario: Scenario, name: str) -> list[tuple
         run = host.answer(number)["run_id"]
         eventually(lambda: world.ledger.begun(world.request_id))
         host.tell("stop", run=run)
-    return eventually(found, 20, f"{name} was not reached")
+    return eventually(found, PATIENCE, f"{name} was not reached")
 
 
 def go_on(world: World, host: Host, stands: list[tuple[int, int]], *, kill: bool) -> None:

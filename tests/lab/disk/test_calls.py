@@ -25,7 +25,8 @@ from tests.crash.harness import ROOT, end_all
 from tests.crash.world import check_guarantees
 from tests.lab.disk import driver
 from tests.lab.disk.driver import EVERY
-from tests.lab.disk.faults import Action, Faults, Role
+from tests.lab.disk.faults import Action, Call, Faults, Role
+from tests.lab.disk.replay import read_trace
 from tests.lab.forms import FULL
 
 FOR_GOOD = -1
@@ -86,6 +87,7 @@ SAMPLE = {
     "a call of a loud worker gets ENOSPC": [8],
     "a loud worker dies in a write": [11],
 }
+SHARD_SYNC = 2  # the owner's call that brings the name of a new shard to the disk
 # Of an owner in an empty directory, and in one that is made: which ones are its last ones, if not all.
 LAST_CALLS = {(DIE, False): [20], (DIE, True): [], (DIE_TORN, False): [], (DIE_TORN, True): [10]}
 
@@ -131,6 +133,19 @@ async def test_a_sample_of_the_calls(faults: Faults, tmp_path: Path) -> None:
         assert one["call"], (name, "there is no such call any more")
         assert one["settled"] in SWEEPS[name].settled, one
     assert ErrorCode.JOURNAL_IO.value in {one.get("refused") for one in found}
+
+
+def test_a_shard_is_synced_before_it_has_a_log(tmp_path: Path) -> None:
+    """Also where that fails at first, and the start tries again: no worker syncs it."""
+    faults = Faults(tmp_path, tmp_path / "disks", traced=True)
+    [found] = experiments(faults, tmp_path, SWEEPS["a call of the owner gets EIO"].strikes(SHARD_SYNC))
+    assert (found["call"], found["settled"]) == ("sync_dir", "finished"), "there is no such call any more"
+    assert faults.trace is not None
+    calls = [(step.call, Path(step.path).name) for step in read_trace(faults.trace)]
+    made = calls.index((Call.MKDIR, "0000"))
+    log = next(i for i, (call, name) in enumerate(calls) if call is Call.CREATE and name.endswith(".a1.log"))
+    assert (Call.SYNC_DIR, "runs") in calls[made:log]
+    faults.close()
 
 
 @pytest.mark.skipif(not FULL, reason="a sample is taken above; `make lab` takes all")

@@ -29,7 +29,8 @@ pytestmark = [
 ]
 
 
-def test_copies_of_a_live_image(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_copies_of_a_live_image(tmp_path: Path, at_once: int) -> None:
     image = tmp_path / "disk.img"
     with image.open("wb") as file:
         file.truncate(IMAGE_BYTES)
@@ -37,7 +38,8 @@ def test_copies_of_a_live_image(tmp_path: Path) -> None:
     apart = ["unshare", "--mount", "--propagation", "private"]
     if subprocess.run([*apart, "true"], check=False).returncode:
         pytest.skip("no right to mount here")
-    command = [*apart, sys.executable, str(ext4.__file__), str(image), str(tmp_path), str(COPIES)]
+    command = [*apart, sys.executable, str(ext4.__file__), str(image), str(tmp_path)]
+    command += [str(COPIES), str(at_once)]
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
     done = subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     told = [json.loads(line) for line in done.stdout.splitlines()]

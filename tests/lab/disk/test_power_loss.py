@@ -5,11 +5,14 @@ Real lives are recorded once; each seed chooses a moment, and what of the rest t
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +24,7 @@ from tests.crash.harness import ROOT, Ledger
 from tests.crash.test_power import OTHER_BOOT
 from tests.crash.world import World, no_guess, read_all
 from tests.lab.disk import recorded
-from tests.lab.disk.faults import Call, Faults, Role
+from tests.lab.disk.faults import Action, Call, Faults, Role
 from tests.lab.disk.replay import Disk, Step, read_trace
 from tests.lab.disk.verdict import RECOVERABLE
 from tests.lab.forms import FULL
@@ -63,13 +66,30 @@ class Recording:
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    folder = tmp_path_factory.mktemp("recorded")
+    return recorded_life(tmp_path_factory.mktemp("recorded"), "one")
+
+
+@pytest.fixture(scope="module", params=["one", "many"])
+def any_recording(
+    request: pytest.FixtureRequest, recording: Recording, tmp_path_factory: pytest.TempPathFactory
+) -> Recording:
+    """With one owner for all starts, and with one for each."""
+    return recording if request.param == "one" else recorded_life(tmp_path_factory.mktemp("many"), "many")
+
+
+def recorded_life(folder: Path, owners: str, refused: Call | None = None) -> Recording:
+    """``refused``: what its owners may not do."""
     disk = folder / "disk"
     (disk / "state").mkdir(parents=True)
     (disk / "state").chmod(0o700)
     faults = Faults(folder, disk, traced=True)
+    if refused is not None:
+        faults.arm(Action.FAIL, Role.OWNER, calls=[refused], error=errno.EPERM, times=-1)
     env = {**os.environ, **faults.environment(Role.OWNER), "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    subprocess.run([sys.executable, str(recorded.__file__), str(folder)], env=env, cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, str(recorded.__file__), str(folder), owners], env=env, cwd=ROOT, check=True
+    )
+    assert refused is None or faults.hits
     faults.close()
     assert faults.trace is not None
     return Recording(folder, read_trace(faults.trace), Ledger(folder))
@@ -153,6 +173,37 @@ async def test_any_moment(recording: Recording, tmp_path: Path, seed: int) -> No
     print(f"after {count} of {len(recording.steps)}: {', '.join(told)}")
 
 
+async def test_a_log_made_ahead_at_any_moment(recording: Recording, tmp_path: Path) -> None:
+    """From its making, without a name, until the end of its run is told."""
+    steps = recording.steps
+    linked = [at for at, step in enumerate(steps) if step.call is Call.LINK]
+    assert len(linked) >= len(recorded.LONE), "a run that comes alone takes one"
+    made = max(at for at in range(linked[-1]) if steps[at].path == steps[linked[-1]].other)
+    told = max(at for at, step in enumerate(steps) if step.data.startswith(b"finished next "))
+    for at in range(made, told + 2):
+        for seed in range(30 if FULL else 1):
+            dice, folder = random.Random(1000 * at + seed), tmp_path / f"{at}-{seed}"
+            directory = image_after(recording, steps[:at], folder, dice, KEEP[(at + seed) % 3])
+            await judge(directory, recording, recording.known[at])
+            assert strangers(directory) == set(), "a start that was never accepted leaves nothing"
+            shutil.rmtree(directory)
+
+
+def test_where_no_file_is_given_a_name_each_run_has_its_log_all_the_same(tmp_path: Path) -> None:
+    """As under a system call filter; what the life itself holds, it holds."""
+    steps = recorded_life(tmp_path, "one", refused=Call.LINK).steps
+    assert not any(step.call is Call.LINK for step in steps)
+    made = [step.path for step in steps if step.call is Call.CREATE and step.path.endswith(".a1.log")]
+    assert len(made) == len(set(made)) == len(recorded.SCRIPTS)
+
+
+def strangers(directory: Path) -> set[str]:
+    """Runs with a log that the journal does not know."""
+    with closing(sqlite3.connect(directory / "journal.db")) as conn:
+        known = {run for (run,) in conn.execute("SELECT run_id FROM runs")}
+    return {log.name.partition(".")[0] for log in directory.glob("runs/*/*.log")} - known
+
+
 async def test_what_is_told_is_on_the_disk(recording: Recording, tmp_path: Path) -> None:
     """Right when a caller, or a follower, hears of an end, all that was not synced may be lost."""
     told = [i for i, step in enumerate(recording.steps) if step.data.startswith(b"finished ")]
@@ -164,10 +215,30 @@ async def test_what_is_told_is_on_the_disk(recording: Recording, tmp_path: Path)
             await judge(directory, recording, recording.known[at + 1])
 
 
-async def test_a_missing_sync_would_be_found(recording: Recording, tmp_path: Path) -> None:
-    """The worth of the above: without the syncs of the workers an outcome that was told is lost."""
-    told = next(i for i, step in enumerate(recording.steps) if step.data.startswith(b"finished "))
-    lying = [one for one in recording.steps[: told + 1] if (one.call, one.role) != (Call.SYNC, Role.WORKER)]
+async def test_what_is_accepted_is_on_the_disk(any_recording: Recording, tmp_path: Path) -> None:
+    """Nor is a start lost that was accepted, or may have begun: the first ones of a new directory, with which
+    all of the journal is synced, names of files and migrations included.
+    """
+    recording, known = any_recording, any_recording.known
+    accepted = [at for at in range(1, len(known)) if known[at] != known[at - 1]]
+    assert len(accepted) > len(recorded.SCRIPTS)
+    for at in accepted:
+        for seed in range(4):
+            dice, folder = random.Random(seed), tmp_path / f"{at}-{seed}"
+            directory = image_after(recording, recording.steps[:at], folder, dice, 0.0)
+            await judge(directory, recording, known[at])
+
+
+@pytest.mark.parametrize(("word", "files"), [(b"finished ", (".log",)), (b"admitted ", (".log", ".db-wal"))])
+async def test_a_missing_sync_would_be_found(
+    recording: Recording, tmp_path: Path, word: bytes, files: tuple[str, ...]
+) -> None:
+    """The worth of the above: without the syncs of logs an outcome that was told is lost, without the
+    journal's, too, a start that was accepted.
+    """
+    told = next(i for i, step in enumerate(recording.steps) if step.data.startswith(word))
+    steps = recording.steps[: told + 1]
+    lying = [one for one in steps if one.call is not Call.SYNC or not one.path.endswith(files)]
     lost = 0
     for seed in range(8):
         dice = random.Random(seed)

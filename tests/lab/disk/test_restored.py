@@ -16,6 +16,7 @@ from tests.crash.harness import Ledger, end_all
 from tests.gc.aging import age
 from tests.lab.disk.verdict import Known, judge
 from tests.lab.forms import FULL
+from tests.support import PATIENCE
 
 MOMENTS = ("empty", "one is over", "one lives", "one is collected", "today's")
 CHOSEN = MOMENTS if FULL else ("empty", "one lives")
@@ -55,7 +56,7 @@ class Restored:
         async with Supervisor.open(self.state) as sup:
             self.save("empty")
             collected = await sup.start(Command(argv=self.collected.argv), request_id="collected")
-            await sup.wait(collected.id, timeout=20)
+            await sup.wait(collected.id, timeout=PATIENCE)
             await sup.reconcile()
             self.save("one is over")
             await sup.start(Command(argv=self.lives.argv), request_id="lives")
@@ -65,7 +66,7 @@ class Restored:
             assert (await sup.gc(keep=0, apply=True)).count == 1
             self.save("one is collected")
             over = await sup.start(Command(argv=self.over.argv), request_id="over")
-            await sup.wait(over.id, timeout=20)
+            await sup.wait(over.id, timeout=PATIENCE)
             await sup.reconcile()
         self.save("today's")
 
@@ -82,7 +83,7 @@ async def test_no_id_executes_again(tmp_path: Path, moment: str) -> None:
         place.ledger.open_gate()
         async with Supervisor.open(place.state) as sup:
             [lives] = [run.id for run in (await sup.list()).runs if run.request_id == "lives"]
-            seen = await sup.wait(lives, timeout=20)
+            seen = await sup.wait(lives, timeout=PATIENCE)
             assert (seen.state, seen.outcome and seen.outcome.code) == (RunState.FINISHED, CODE)
         assert await judge(place.state, place.ledger, place.known) == ["finished"] * 3
         assert [place.ledger.begun(one.request_id) for one in place.known] == [1, 1, 1]

@@ -26,6 +26,7 @@ from durable_supervisor.model.terminal import Terminal
 from durable_supervisor.model.view import RunView
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.tree import children_of
+from tests.support import is_next_log
 
 SLOTS: dict[str, Any] = {"max_concurrent_runs": 12, "max_queued_runs": 8}
 OPENING: dict[str, Callable[[str], Any]] = {
@@ -177,7 +178,8 @@ class Actor:
         descriptors = []
         for name in os.listdir("/proc/self/fd"):
             try:
-                descriptors.append(os.readlink(f"/proc/self/fd/{name}"))
+                if not is_next_log(name):
+                    descriptors.append(os.readlink(f"/proc/self/fd/{name}"))
             except FileNotFoundError:
                 continue  # the one that the listing itself was made with
         children = [read_stat(pid) for pid in children_of(os.getpid())]

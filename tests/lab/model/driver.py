@@ -127,12 +127,12 @@ class Driver:
     def look_for_owner(self) -> None:
         """Would a follower now wait for one's word?"""
         now, pid = time.monotonic(), owner_pid(StateDir(str(self.state)))
+        if now - self._owned > UNOWNED or now - self._moving > STANDING:
+            self._alone = now  # or may have been: on a crowded machine it is long since we looked
         stat = None if pid is None else read_stat(pid)
         if stat is not None:
             self._owned = now
             self._moving = self._moving if stat.state == "T" else now
-        if now - self._owned > UNOWNED or now - self._moving > STANDING:
-            self._alone = now
 
     def hire(self, role: str, rng: random.Random | None = None) -> Child:
         armed = ""

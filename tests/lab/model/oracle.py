@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import re
 import signal
 import stat
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Any
 from durable_supervisor import Event, RunState, RunView, Supervisor, SupervisorError
 from durable_supervisor.journal import meta
 from durable_supervisor.journal.reader import JournalReader
-from durable_supervisor.model.events import TERMINAL_KINDS
+from durable_supervisor.model.events import TERMINAL_KINDS, Kind
 from durable_supervisor.model.states import SETTLED_STATES, TRANSITIONS, Trigger
 from durable_supervisor.process.locks import LockState, probe_lock
 from durable_supervisor.sandbox.resources import cgroups, run_cgroups
@@ -31,6 +32,8 @@ KEPT = {
     "supervisor.lock", "supervisor.owner", "supervisor.sock", "service.json", "key", "journal.db", "runs",
     "imported",
 }  # fmt: skip
+SET_ASIDE = re.compile(r"\d{16}\.log\.g\d+")  # without one good record, see `runlog.repair`
+BEGINNINGS = (Kind.RUN_QUEUED, Kind.RUN_DISPATCHED)  # of an attempt
 SHELLS = (b"Terminated\n", b"Killed\n", b"User defined signal 1\n", b"Hangup\n")
 
 
@@ -61,7 +64,7 @@ class Oracle:
         assert len(self._unexplained) <= len(deaths), ("lost without a cause", self._unexplained, deaths)
         found = [one for one in (await verify(self._driver.state)).findings if one.severity != "note"]
         assert not found, found
-        self._files()
+        self._files({view.id for view in views.values() if not ended_by_its_worker(view)})
         self._journal()  # last: who only reads leaves a -wal file behind
 
     async def _views(self, sup: Supervisor) -> dict[str, RunView]:
@@ -168,8 +171,9 @@ class Oracle:
         missed = [event.seq for event in events if event.seq not in gone and event.seq not in set(numbers)]
         # Of a run that was over (a retry, an operator's word), or where nobody was there to say how it ended.
         over = view.id in self._quarantined or bool(seen and seen[-1][1] in TERMINAL_KINDS)
-        if over or follower.alone:
-            missed = [seq for seq in missed if numbers and seq < numbers[-1]]
+        cursor = numbers[-1] if numbers else 0
+        if over or follower.alone or ended_without_a_word(events, cursor):
+            missed = [seq for seq in missed if seq < cursor]
         assert not missed, (follower.name, view.id, missed, numbers)
 
     def _output(self, view: RunView, events: list[Event], stream: str, book: Book) -> None:
@@ -256,8 +260,12 @@ class Oracle:
         assert directory_id is not None
         assert not run_cgroups.leftovers(cgroups.places(), directory_id)
 
-    def _files(self) -> None:
-        """Nothing but what is meant to stay, none of it locked, and all of it private."""
+    def _files(self, broken_off: set[str]) -> None:
+        """Nothing but what is meant to stay, none of it locked, and all of it private.
+
+        A worker may have been killed between making the directory of its segments and the first of them; or
+        a segment and its header, which whoever repairs the log sets aside.
+        """
         state = self._driver.state
         strangers = {path.name for path in state.iterdir()} - KEPT
         assert not strangers, strangers
@@ -267,10 +275,30 @@ class Oracle:
         for path in (state / "imported").glob("*"):
             assert path.name.endswith(f".{foreign.RUN}"), path
         for path in (state / "runs").glob("*/**/*"):
-            assert path.is_dir() or path.suffix == ".log", path
-            assert path.is_file() or any(path.iterdir()), path
+            assert path.is_dir() or path.suffix == ".log" or SET_ASIDE.fullmatch(path.name), path
+            assert path.is_file() or any(path.iterdir()) or path.name.partition(".")[0] in broken_off, path
             if path.suffix == ".log":
                 assert probe_lock(str(path)) is not LockState.HELD, path
+
+
+def ended_by_its_worker(view: RunView) -> bool:
+    """Did that see to the end of it all, and say so?"""
+    return (view.receipt or {}).get("cleanup_confirmed") is True
+
+
+def ended_without_a_word(events: list[Event], cursor: int) -> bool:
+    """Was the run over at ``cursor`` by the journal alone?
+
+    Where an owner finds more lost at once than it writes words for (`judging.WORDS_AT_ONCE`), what comes
+    next in the log, if anything, is an operator's word or another attempt.
+    """
+    begun = [event for event in events if event.seq <= cursor and event.kind in BEGINNINGS]
+    attempts = [int(str(event.detail["attempt"])) for event in begun]
+    coming = (event for event in events if event.seq > cursor and event.kind != Kind.RUN_LOG_REPAIRED)
+    following = next(coming, None)
+    if following is None or following.kind not in BEGINNINGS:
+        return following is not None and following.kind == Kind.RUN_RESOLVED
+    return int(str(following.detail["attempt"])) > max(attempts, default=1)
 
 
 def controls(view: RunView, events: list[Event]) -> None:

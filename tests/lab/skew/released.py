@@ -23,7 +23,7 @@ from tests.crash.harness import ROOT
 
 FIXTURES = ROOT / "tests" / "fixtures" / "directories"
 # The last commit before the journal's next schema.
-SCHEMAS = {"schema-1": "c3b10ae", "schema-2": "0888e01~1"}
+SCHEMAS = {"schema-1": "c3b10ae", "schema-2": "0888e01~1", "schema-3": "789ca2d"}
 REQUESTS: dict[str, dict[str, Any]] = {
     "over": {"argv": ["sh", "-c", "echo out; echo err >&2; exit 5"]},
     "loud": {"argv": ["sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x; exit 5"]},

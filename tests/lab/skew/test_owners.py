@@ -11,8 +11,8 @@ from durable_supervisor import ErrorCode, Supervisor
 from tests.contract.hosts import HostScript, open_error, works
 from tests.lab.forms import FULL
 from tests.lab.skew.released import SCHEMAS, code_of
+from tests.support import PATIENCE
 
-PATIENCE = 20
 LAST_WITH_FILELOCK = "f4d3016"
 OLDER = [LAST_WITH_FILELOCK, *(SCHEMAS.values() if FULL else ())]
 OWNS = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,11 @@ from durable_supervisor.journal import migrate
 from durable_supervisor.model.events import Kind
 from tests.contract.hosts import HostScript
 from tests.contract.runs import check_gapless
+from tests.crash.harness import ROOT
 from tests.lab.forms import FULL
 from tests.lab.skew.released import FIXTURES, LIMITS, REQUESTS, SCHEMAS, code_of, unpack
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
-PATIENCE = 20
 LIVES = """
 async with Supervisor.open(STATE) as sup:
     async def start(name, script):
@@ -28,6 +29,30 @@ async with Supervisor.open(STATE) as sup:
         lost=await start("lost", "echo up; exec sleep 600"),
     )
     await stay()
+"""
+# The last commit in which a worker got its next run over a socket of its own.
+TWO_SOCKETS = "7fbecea"
+EXCHANGED = """
+import durable_supervisor
+from durable_supervisor.reconcile import told
+from durable_supervisor.supervisor import workers
+assert durable_supervisor.__file__.startswith(sys.argv[3])
+ends = []
+async with Supervisor.open(STATE) as sup:
+    os.rename(sys.argv[3], sys.argv[3] + ".gone")
+    os.rename(sys.argv[4], sys.argv[3])
+    async def one(number, script):
+        run = await sup.start(Command(argv=["sh", "-c", f"{script}; exit {number}"]))
+        if "sleep" in script:
+            await sup.stop(run.id, grace=5)
+        seen = await sup.wait(run.id, timeout=20)
+        events = (await sup.events(run.id)).events
+        warned = [event.detail for event in events if event.kind == "run.warning"]
+        ends.append([seen.outcome.kind, seen.outcome.code, seen.attempt, warned])
+    for number in range(6):
+        await one(number, "true")
+    await asyncio.gather(*(one(number, "true" if number % 2 else "sleep 3131") for number in range(6, 12)))
+report(ends=sorted(ends, key=str))
 """
 OPENS = """
 try:
@@ -105,6 +130,24 @@ def test_each_older_schema_has_a_directory() -> None:
     assert [f"schema-{number}" for number in range(1, len(migrate.load()))] == list(SCHEMAS)
 
 
+@pytest.mark.parametrize("newer_owner", [False, True])
+async def test_code_that_is_exchanged_beneath_an_owner(
+    state_dir: Path, tmp_path: Path, newer_owner: bool
+) -> None:
+    """What it starts from then on is of the other version: each worker has its run, if no further one."""
+    older, newer = code_of(TWO_SOCKETS, tmp_path / "older"), tmp_path / "newer" / "src"
+    for folder in ("src", "migrations"):
+        shutil.copytree(ROOT / folder, newer.parent / folder)
+    ours, others = (newer, older) if newer_owner else (older, newer)
+    host = HostScript(
+        EXCHANGED, state_dir, tmp_path, env={"PYTHONPATH": str(ours)}, arguments=[str(ours), str(others)]
+    )
+    with host:
+        ends = host.finish(PATIENCE * 2)["ends"]
+    exited: list[list[object]] = [["exited", number, 1, []] for number in (0, 1, 2, 3, 4, 5, 7, 9, 11)]
+    assert ends == sorted([*exited, *[["cancelled", None, 1, []]] * 3], key=str)
+
+
 async def test_an_older_version_refuses_a_newer_journal(state_dir: Path, tmp_path: Path) -> None:
     source = code_of(SCHEMAS["schema-2"], tmp_path / "older")
     async with Supervisor.open(state_dir) as sup:
@@ -116,7 +159,7 @@ async def test_an_older_version_refuses_a_newer_journal(state_dir: Path, tmp_pat
         assert (await sup.inspect(run.id)).state is RunState.FINISHED
 
 
-@pytest.mark.parametrize("name", list(SCHEMAS) if FULL else ["schema-2"])
+@pytest.mark.parametrize("name", list(SCHEMAS) if FULL else ["schema-3"])
 async def test_live_workers_of_an_older_version(state_dir: Path, tmp_path: Path, name: str) -> None:
     """Its owner is killed and its code gone; the newer one hears, talks to and stops what it left."""
     source = code_of(SCHEMAS[name], tmp_path / "older")
@@ -140,7 +183,7 @@ async def test_live_workers_of_an_older_version(state_dir: Path, tmp_path: Path,
             await sup.reconcile()
             return (await sup.inspect(runs["lost"])).state is RunState.QUARANTINED
 
-        await eventually_async(quarantined, PATIENCE)
+        await eventually_async(quarantined)
         seen = await sup.resolve(runs["lost"], "kill")
         assert seen.state is RunState.UNKNOWN
     async with Observer.open(state_dir) as reader:

@@ -21,11 +21,10 @@ from durable_supervisor.model.events import Kind
 from tests.contract.hosts import HostScript
 from tests.contract.runs import check_gapless
 from tests.lab.forms import FULL
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 SECOND = 1_000_000_000
 YEAR = 365 * 86400
-PATIENCE = 20
 SOURCE = Path(__file__).with_name("clock.c")
 HOST = """
 sys.executable = os.environ["LAB_PYTHON"]
@@ -92,7 +91,7 @@ async def printed(state_dir: Path, runs: dict[str, str]) -> None:
             pages = [await seen.events(run, kinds={Kind.OUTPUT}) for run in runs.values()]
         return all(page.events for page in pages)
 
-    await eventually_async(up, PATIENCE)
+    await eventually_async(up)
 
 
 STEPS = {

@@ -18,8 +18,8 @@ from durable_supervisor import ErrorCode, Observer, RunState, RunView, Superviso
 from durable_supervisor.model.identity import identity_of
 from durable_supervisor.process.identity import Liveness, probe
 from tests.contract.hosts import HostScript, refused
-from tests.lab.time.test_clocks import HOST, PATIENCE, check_next_owner, printed
-from tests.support import eventually, eventually_async, running
+from tests.lab.time.test_clocks import HOST, check_next_owner, printed
+from tests.support import PATIENCE, eventually, eventually_async, running
 
 OFFSETS = ["--boottime", "1000000", "--monotonic", "500000"]
 APART = ["unshare", *(["--map-root-user"] if os.geteuid() else []), "--time", *OFFSETS]

@@ -1,6 +1,7 @@
-/* Out by way of others: outside [daemon] VICTIM-PID VICTIM-DESCRIPTOR VICTIM-ADDRESS QUEUE-KEY
+/* Out by way of others: outside [daemon|alone] VICTIM-PID VICTIM-DESCRIPTOR VICTIM-ADDRESS QUEUE-KEY
 
-   The victim is a process of the same user that nobody confined, and so is the queue's owner. */
+   The victim is a process of the same user that nobody confined, and so is the queue's owner.  "alone": of all
+   others of this user, which for root are the machine, nobody is touched. */
 
 #include "report.h"
 
@@ -17,6 +18,7 @@
 #include <termios.h>
 
 static char path[64];
+static int alone;
 
 static const char *in_proc(int pid, const char *name)
 {
@@ -46,7 +48,8 @@ static void processes(int victim, int descriptor, unsigned long address)
     report("pidfd_signal", syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0));
     report("limit", prlimit(victim, RLIMIT_CORE, &no_core, NULL));
     report("priority", setpriority(PRIO_PROCESS, victim, 19));
-    report("priority_of_all", setpriority(PRIO_USER, 0, getpriority(PRIO_PROCESS, 0)));
+    if (!alone)
+        report("priority_of_all", setpriority(PRIO_USER, 0, getpriority(PRIO_PROCESS, 0)));
     report("scheduler", sched_setscheduler(victim, SCHED_BATCH, &normal));
     report("pidfd_setns", setns(pidfd, CLONE_NEWNET));
     report("ptrace", ptrace(PTRACE_SEIZE, victim, 0, 0)); /* last: it goes when we do */
@@ -114,6 +117,10 @@ int main(int argc, char **argv)
     if (argc == 6 && strcmp(argv[1], "daemon") == 0) {
         char *again[] = {argv[0], argv[2], argv[3], argv[4], argv[5], NULL};
         start_over(again);
+    }
+    if (argc == 6 && strcmp(argv[1], "alone") == 0) {
+        alone = 1;
+        argv++, argc--;
     }
     if (argc != 5)
         return 2;

@@ -10,7 +10,7 @@ import os
 import signal
 
 from ..program import Program, Stdio
-from .failure import CWD, EXEC, FAILURE, NEVER_RELEASED, PREPARE
+from . import failure
 
 ANY = -(1 << 63)
 _HIGHEST = (1 << 32) - 1  # descriptor, of close_range(2)
@@ -23,36 +23,33 @@ ZERO_BYTES = 32  # as many as the kernel's struct sigaction has
 
 
 class Place:
-    """Stands for an address that is not known yet."""
+    """Stands for a number or an address that is not known yet."""
 
 
 SCRATCH = Place()  # of the one word that the child may write
 ZEROS = Place()  # no signal as a mask; SIG_DFL without flags as an action
-Reference = bytes | tuple[bytes, ...] | Place
-Argument = int | Reference
+CWD, UMASK, PATH, ARGV, ENVIRONMENT = (Place() for _ in range(5))  # of the program: see `content`
+Argument = int | Place
+Content = int | bytes | tuple[bytes, ...]
 
 
 class Call:
-    """One system call; it has failed when its result is below ``least``, and ``step`` is what failed then.
-
-    What is not a number stands for an address: bytes for their own, with a NUL behind them; a tuple for
-    that of a vector of such addresses, with a null pointer behind them, as execve(2) takes it.
-    """
+    """One system call; it has failed when its result is below ``least``, and ``step`` is what failed then."""
 
     __slots__ = ("arguments", "least", "name", "step")
 
-    def __init__(self, name: str, *arguments: Argument, step: int = PREPARE, least: int = 0) -> None:
+    def __init__(self, name: str, *arguments: Argument, step: int = failure.PREPARE, least: int = 0) -> None:
         self.name = name
         self.arguments = arguments
         self.step = step
         self.least = least
 
 
-def after_failure(failure: int) -> list[Call]:
+def after_failure(pipe: int) -> list[Call]:
     """What the child does when a call has failed, which the scratch word says then."""
     return [
-        Call("write", failure, SCRATCH, FAILURE.size, least=ANY),
-        Call("exit_group", NEVER_RELEASED, least=ANY),
+        Call("write", pipe, SCRATCH, failure.FAILURE.size, least=ANY),
+        Call("exit_group", failure.NEVER_RELEASED, least=ANY),
     ]
 
 
@@ -68,25 +65,40 @@ def default_signals() -> list[Call]:
     ]
 
 
-def arrange(stdio: Stdio, gate: int, failure: int) -> list[Call]:
+def arrange(stdio: Stdio, gate: int, pipe: int) -> list[Call]:
     """A session of its own, and no descriptors but what it needs: nothing but numbers.
 
     The run log's lock belongs to an open file description that the child shares until it has closed its
     descriptors: that must be done before it waits at the gate.
     """
-    return [Call("setsid"), *_take_stdio(stdio), *_close_all_but(*sorted((gate, failure)))]
+    return [Call("setsid"), *_take_stdio(stdio), *_close_all_but(*sorted((gate, pipe)))]
 
 
-def until_exec(program: Program, gate: int) -> list[Call]:
-    """What follows, up to the exec; raises ValueError for what no program can be given."""
+def until_exec(gate: int) -> list[Call]:
+    """What follows, up to the exec: the same for every program."""
     return [
-        Call("chdir", os.fsencode(program.cwd), step=CWD),
-        Call("umask", program.umask),
+        Call("chdir", CWD, step=failure.CWD),
+        Call("umask", UMASK),
         # Only the parent has the other end, and writes one byte or dies.  End-of-file reads as 0.
         Call("read", gate, SCRATCH, 1, least=1),
         Call("rt_sigprocmask", _SIG_SETMASK, ZEROS, 0, _MASK_BYTES),
-        Call("execve", os.fsencode(program.path), _texts(program.argv), _environment(program), step=EXEC),
+        Call("execve", PATH, ARGV, ENVIRONMENT, step=failure.EXEC),
     ]
+
+
+def content(program: Program) -> dict[Place, Content]:
+    """What belongs in each place: a number as it is, bytes with a NUL behind them by their address.
+
+    A tuple by that of a vector of such addresses, with a null pointer behind them, as execve(2) takes it.
+    Raises ValueError for what no program can be given.
+    """
+    return {
+        CWD: os.fsencode(program.cwd),
+        UMASK: program.umask,
+        PATH: os.fsencode(program.path),
+        ARGV: _texts(program.argv),
+        ENVIRONMENT: _environment(program),
+    }
 
 
 def _take_stdio(stdio: Stdio) -> list[Call]:

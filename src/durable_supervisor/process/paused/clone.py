@@ -16,28 +16,18 @@ import os
 import signal
 import struct
 
+from ..machine_code import PAGE_BYTES, load, no_signals
 from ..program import Program, Stdio
 from ..shortage import is_shortage
-from .calls import after_failure, arrange, default_signals, until_exec
+from .calls import after_failure, arrange, content, default_signals, until_exec
 from .code import MACHINES, Machine
 from .failure import NEVER_RELEASED, PREPARE
-from .memory import Encoder, Memory
+from .memory import Memory, Template
 
 _CLONE_VM = 0x100
 _FLAGS = _CLONE_VM | int(signal.SIGCHLD)
-_SIG_SETMASK = 2
-_Mask = ctypes.c_uint64
-# By the system call, since the C library's function leaves out two signals that it has handlers for itself.
-_ALL_SIGNALS = _Mask(2**64 - 1)
-_MASK_BYTES = ctypes.sizeof(_Mask)
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_PROT_READ, _PROT_EXEC, _MAP_PRIVATE = 1, 4, 2  # to load `mmap` for these would cost every worker
-_ZEROS = _PAGE_BYTES // 2  # behind the code in its page there are only zeros
+_ZEROS = PAGE_BYTES // 2  # behind the code in its page there are only zeros
 _Start = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-_libc.mmap.restype = ctypes.c_void_p
-_NOT_MAPPED = ctypes.c_void_p(-1).value
 
 # What children may still be reading.  Whatever becomes of who knows of a child, it is not freed before.
 _in_use: set[Memory] = set()
@@ -48,11 +38,10 @@ class Cloner:
 
     def __init__(self, machine: Machine, page: int) -> None:
         self._start = _Start(page)
-        self._sigprocmask = machine.numbers["rt_sigprocmask"]
-        self._encoder = Encoder(machine.numbers, page + _ZEROS)
-        self._signals = self._encoder.settle(default_signals())
+        self._numbers = machine.numbers
+        self._zeros = page + _ZEROS
         self._arranged_for: tuple[int, ...] = ()
-        self._settled = b""
+        self._template = Template([], self._numbers, self._zeros)
 
     def start(self, program: Program, stdio: Stdio, gate: int, failure: int) -> tuple[int, Memory]:
         """The pid of a child that waits at the gate, and what to give to `let_go` when it has.
@@ -66,9 +55,11 @@ class Cloner:
         """All that comes before there is a child.  Raises ValueError."""
         descriptors = (stdio.stdin, stdio.stdout, stdio.stderr, stdio.terminal, gate, failure)
         if descriptors != self._arranged_for:  # a worker's next run has the same, mostly
-            self._settled = self._signals + self._encoder.settle(arrange(stdio, gate, failure))
+            arranged = [*default_signals(), *arrange(stdio, gate, failure)]
+            calls = [*after_failure(failure), *arranged, *until_exec(gate)]
+            self._template = Template(calls, self._numbers, self._zeros)
             self._arranged_for = descriptors
-        return Memory(self._encoder, after_failure(failure), self._settled, until_exec(program, gate))
+        return Memory(self._template, content(program))
 
     def try_out(self) -> None:
         """Have a child that finds its gate closed.  Raises OSError where it doesn't get as far as that.
@@ -89,20 +80,12 @@ class Cloner:
 
     def _clone(self, memory: Memory) -> int:
         _in_use.add(memory)
-        before = _Mask()
-        self._set_mask(_ALL_SIGNALS, before)
-        try:
+        with no_signals():
             pid = int(self._start(_FLAGS, memory.stack, memory.table))
-        finally:
-            self._set_mask(before, None)
         if pid < 0:
             let_go(memory)
             raise OSError(-pid, os.strerror(-pid))
         return pid
-
-    def _set_mask(self, mask: ctypes.c_uint64, before: ctypes.c_uint64 | None) -> None:
-        old = None if before is None else ctypes.byref(before)
-        _libc.syscall(self._sigprocmask, _SIG_SETMASK, ctypes.byref(mask), old, _MASK_BYTES)
 
 
 def let_go(memory: Memory) -> None:
@@ -119,27 +102,10 @@ def prepare() -> Cloner | str:
     if machine is None or struct.calcsize("P") != 8:
         return "there is no code for such a process"
     try:
-        cloner = Cloner(machine, _executable(machine.code))
+        cloner = Cloner(machine, load(machine.code))
         cloner.try_out()
     except OSError as error:
         if is_shortage(error):
             raise
         return error.strerror or str(error)
     return cloner
-
-
-def _executable(code: bytes) -> int:
-    """The address of a page that begins with it.  Raises OSError where that is refused.
-
-    It is written as a file, so that no memory is ever both writable and executable.
-    """
-    fd = os.memfd_create("gate", os.MFD_CLOEXEC)
-    try:
-        os.write(fd, code)
-        page = _libc.mmap(None, _PAGE_BYTES, _PROT_READ | _PROT_EXEC, _MAP_PRIVATE, fd, 0)
-    finally:
-        os.close(fd)
-    if page is None or page == _NOT_MAPPED:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return int(page)

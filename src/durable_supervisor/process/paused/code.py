@@ -12,6 +12,8 @@ bytes before the table it leaves the errno and the step of the call that failed.
 
 from __future__ import annotations
 
+from ..machine_code import assembled
+
 ARGUMENTS = 4
 WORDS = 1 + ARGUMENTS + 2
 FIRST = 2  # calls before it: those that follow a failure
@@ -26,7 +28,7 @@ class Machine:
     def __init__(self, listing: str, numbers: dict[str, int]) -> None:
         self.listing = listing
         self.numbers = numbers
-        self.code = b"".join(bytes.fromhex(line.partition("|")[0]) for line in listing.splitlines())
+        self.code = assembled(listing)
 
 
 # The kernel keeps every register of a caller but rax, rcx and r11 (and x0), in a new child as well.

@@ -1,4 +1,4 @@
-"""A worker that loads ahead of its run: the same behaviour, whatever happens to it."""
+"""A worker that was started before its run was known: the same behaviour, whatever happens to it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 
 from durable_supervisor import Command, RunState, RunView, Supervisor
-from durable_supervisor.supervisor.ahead import WorkerAhead
+from durable_supervisor.supervisor.prestarted import PrestartedWorker
 from tests.conftest import eventually, eventually_async, running
 from tests.process.handover import LISTENER, check_goes_on
+from tests.support import PATIENCE
 
 
-def ahead() -> WorkerAhead:
-    worker = WorkerAhead.spawn()
+def prestarted() -> PrestartedWorker:
+    worker = PrestartedWorker.spawn()
     assert worker is not None
     return worker
 
@@ -26,8 +27,8 @@ def worker_pid(view: RunView) -> object:
 
 
 async def test_it_gets_the_first_run_alone_and_outlives_its_supervisor(state_dir: Path) -> None:
-    worker = ahead()
-    async with Supervisor.open(state_dir, ahead=worker) as sup:
+    worker = prestarted()
+    async with Supervisor.open(state_dir, prestarted=worker) as sup:
         run = await sup.start(LISTENER)
         other = await sup.start(Command(argv=["sleep", "3131"]))
         assert worker_pid(await sup.inspect(run.id)) == worker.pid
@@ -38,26 +39,26 @@ async def test_it_gets_the_first_run_alone_and_outlives_its_supervisor(state_dir
 
 
 async def test_without_a_run_it_leaves_with_its_supervisor(state_dir: Path) -> None:
-    worker = ahead()
-    async with Supervisor.open(state_dir, ahead=worker):
+    worker = prestarted()
+    async with Supervisor.open(state_dir, prestarted=worker):
         pass
     await eventually_async(lambda: not running(worker.pid))
 
 
 async def test_a_killed_one_is_not_waited_for(state_dir: Path, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
-    worker = ahead()
-    async with Supervisor.open(state_dir, ahead=worker) as sup:
+    worker = prestarted()
+    async with Supervisor.open(state_dir, prestarted=worker) as sup:
         os.kill(worker.pid, signal.SIGKILL)
         await eventually_async(lambda: not running(worker.pid))
         run = await sup.start(Command(argv=["sh", "-c", f"echo ran >> '{ledger}'"]))
-        assert (await sup.wait(run.id, timeout=20)).state is RunState.FINISHED
+        assert (await sup.wait(run.id, timeout=PATIENCE)).state is RunState.FINISHED
     assert ledger.read_text() == "ran\n"
 
 
 async def test_one_killed_with_its_run_in_hand_leaves_a_run_that_never_was(state_dir: Path) -> None:
-    worker = ahead()
-    async with Supervisor.open(state_dir, ahead=worker) as sup:
+    worker = prestarted()
+    async with Supervisor.open(state_dir, prestarted=worker) as sup:
         os.kill(worker.pid, signal.SIGSTOP)
         start = sup._tasks.spawn(sup.start(Command(argv=["true"]), request_id="once"))
         await eventually_async(lambda: sup._dispatcher.links)
@@ -67,15 +68,15 @@ async def test_one_killed_with_its_run_in_hand_leaves_a_run_that_never_was(state
         assert (view.state, view.retryable) == (RunState.NOT_STARTED, True)
         again = await sup.start(Command(argv=["true"]), request_id="once")
         assert again.id == run.id
-        assert (await sup.wait(run.id, timeout=20)).state is RunState.FINISHED
+        assert (await sup.wait(run.id, timeout=PATIENCE)).state is RunState.FINISHED
 
 
 def test_it_leaves_with_a_host_that_was_killed() -> None:
     code = (
         "import asyncio, os, signal\n"
-        "from durable_supervisor.supervisor.ahead import WorkerAhead\n"
+        "from durable_supervisor.supervisor.prestarted import PrestartedWorker\n"
         "async def main():\n"
-        "    print(WorkerAhead.spawn().pid, flush=True)\n"
+        "    print(PrestartedWorker.spawn().pid, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "asyncio.run(main())\n"
     )
