@@ -3,7 +3,7 @@
 What its worker wrote a moment ago is in the page cache, and to read it takes less than to wake a thread
 for it.  Three things make sure that it never waits:
 
-- RWF_NOWAIT (preadv2(2)): what is not in the page cache is EAGAIN, and nothing is fetched from the disk;
+- RWF_NOWAIT (preadv2(2)): what is not in the page cache is EAGAIN, even if some kernels begin to fetch it;
 - O_NOATIME (open(2)): a file that was written since it was last read has its access time noted otherwise,
   which may wait for the file system's own journal;
 - opening and closing are a thread's work, and whoever looks takes the lock at once or not at all.
