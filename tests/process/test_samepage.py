@@ -22,6 +22,7 @@ from durable_supervisor.process.machine_code import PAGE_BYTES
 from durable_supervisor.process.samepage import code, image
 from durable_supervisor.process.samepage.merge import Merger, prepare
 from durable_supervisor.process.samepage.regions import SMALLEST
+from tests.support import eventually
 
 if os.uname().machine not in code.LISTINGS:
     pytest.skip("there is no code for this machine", allow_module_level=True)
@@ -281,6 +282,8 @@ def test_a_second_thread_is_left_in_peace(merger: Merger) -> None:
         merged = merger.settle()
         over.set()
         thread.join()
+        # That says when the interpreter is done with it; the kernel may be at it for a moment longer.
+        eventually(lambda: len(os.listdir("/proc/self/task")) == 1)
         return not merged and merger.settle()
 
     assert in_child(with_thread) == 0
