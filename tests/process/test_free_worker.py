@@ -22,6 +22,8 @@ from tests.process.reuse import a_free_worker, busy, ended
 from tests.process.test_zygote import alive, worker_pid, zygotes
 from tests.support import PATIENCE, eventually_async
 
+pytestmark = pytest.mark.usefixtures("no_zygotes")
+
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,8 @@ from tests.support import PATIENCE, eventually_async
 if os.uname().machine not in code.LISTINGS:
     pytest.skip("there is no code for this machine", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("no_zygotes")
+
 
 def own_kib(pid: int) -> int:
     """Memory that nobody else has."""
@@ -52,10 +54,12 @@ async def text_of(sup: Supervisor, run_id: str) -> str:
 async def test_most_of_an_idle_workers_memory_is_everybodys(state_dir: Path) -> None:
     async with Supervisor.open(state_dir, zygote=True) as sup:
         await start(sup, "sleep", "3600")  # by a worker of a zygote that has done nothing yet
-        before = {}
-        for _ in range(3):
+        before: dict[int, int] = {}
+        while len(before) < 3:
             _, pid = await start(sup, "sleep", "3600")
-            before[pid] = own_kib(pid)
+            own = own_kib(pid)
+            if not shares(pid):  # else we came too late to see it as it was
+                before[pid] = own
         await eventually_async(lambda: all(2 * own_kib(pid) < than for pid, than in before.items()))
         await eventually_async(lambda: shares(*zygotes()))
 
@@ -86,10 +90,12 @@ async def test_whoever_rests_hears_a_stop_a_signal_and_the_next_owner(state_dir:
         stopped, first = await start(sup, "sleep", "3600")
         script = "trap 'echo caught; exit 3' USR1; while :; do sleep 0.05; done"
         signalled, second = await start(sup, "sh", "-c", script)
-        timed, third = await start(sup, "sleep", "3600", timeout=6.0)
         handed = await sup.start(LISTENER)
-        for worker in (first, second, third):
+        for worker in (first, second):
             await eventually_async(lambda pid=worker: shares(pid))  # type: ignore[misc]
+        # Now there is what to share: the first rest is enough.
+        timed, third = await start(sup, "sleep", "3600", timeout=6.0)
+        await eventually_async(lambda: shares(third))
         await sup.stop(stopped, grace=5)
         await sup.signal(signalled, signal.SIGUSR1)
         ends = [(await sup.wait(run_id, timeout=PATIENCE)).outcome for run_id in (stopped, signalled, timed)]

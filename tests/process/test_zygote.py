@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Command, RunState, Supervisor
+from durable_supervisor.model.view import RunView
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.tree import children_of
 from durable_supervisor.supervisor.spawn import spawn_zygote
 from tests.conftest import eventually, eventually_async
 from tests.process.handover import LISTENER, check_goes_on
 from tests.support import PATIENCE, is_log, is_next_log
+
+pytestmark = pytest.mark.usefixtures("no_zygotes")
 
 BELL = "anon_inode:[eventfd]"  # by which an idle worker asks for what it could share
 IMAGE = "/memfd:worker-memory"  # what idle workers share, as /proc has it among the descriptors of each
@@ -41,14 +44,19 @@ def alive(pid: int) -> bool:
     return stat is not None and not stat.dead
 
 
-async def warm_up(sup: Supervisor) -> None:
-    """One run, by a worker that is not free for another: its memory may hold an input."""
-    run = await sup.start(Command(argv=["true"], stdin="open"))
-    await sup.wait(run.id, timeout=PATIENCE)
-
-
 def worker_pid(view: object) -> int:
     return int(view.worker["pid"])  # type: ignore[attr-defined]
+
+
+async def warm_up(sup: Supervisor, script: str = ":") -> RunView:
+    """One run, by a worker that is not free for another: its memory may hold an input.
+
+    That is gone then: at its end it looks like one that waits for its run.
+    """
+    run = await sup.start(Command(argv=["sh", "-c", script], stdin="open"))
+    seen = await sup.wait(run.id, timeout=PATIENCE)
+    await eventually_async(lambda: not alive(worker_pid(seen)))
+    return seen
 
 
 async def test_workers_are_the_zygotes_children_and_report_like_any_other(state_dir: Path) -> None:
@@ -174,8 +182,7 @@ async def test_a_waiting_worker_that_was_killed_is_nobodys_loss(state_dir: Path)
             (waiting,) = await eventually_async(the_waiting_worker)
             os.kill(waiting, signal.SIGKILL)
             await eventually_async(lambda pid=waiting: not alive(pid))  # type: ignore[misc]
-            run = await sup.start(Command(argv=["sh", "-c", f"exit {number}"], stdin="open"))
-            final = await sup.wait(run.id, timeout=PATIENCE)
+            final = await warm_up(sup, f"exit {number}")
             assert final.outcome is not None
             assert final.outcome.code == number
 
