@@ -168,7 +168,9 @@ def test_what_else_is_recorded_comes_behind_what_was_written_before(tmp_path: Pa
     assert read_all(program.paths)[-2].kind == Kind.CONTROL_RECEIVED
 
 
-def test_its_end_in_a_pause_is_heard_of_once(tmp_path: Path) -> None:
+def test_its_end_in_a_pause_is_heard_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It shall not be over while others have the processor.
+    monkeypatch.setattr("durable_supervisor.worker.capture.PAUSE_SECONDS", 0.5)
     program = Program(tmp_path)
     program.chats_until_a_pause()
     program.writes(b"its last")

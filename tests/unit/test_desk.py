@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import select
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from durable_supervisor.runlog.reader import LogReader
 from durable_supervisor.worker.connections import Connection, ControlSocket
 from durable_supervisor.worker.desk import Desk
 from durable_supervisor.worker.poller import Poller
+from tests.support import PATIENCE
 from tests.unit.runlog_helpers import open_writer, paths_in
 
 
@@ -45,6 +47,14 @@ def turns(poller: Poller, seconds: float) -> int:
     return count
 
 
+def turns_until(poller: Poller, so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not so():
+        assert time.monotonic() < deadline
+        poller.at("look", time.monotonic() + 0.01, lambda: None)
+        poller.turn()
+
+
 def test_a_peer_that_gets_no_descriptor_waits_and_costs_nothing(tmp_path: Path) -> None:
     poller = Poller()
     control = ControlSocket(str(tmp_path / "sock"), poller, pong)
@@ -55,7 +65,7 @@ def test_a_peer_that_gets_no_descriptor_waits_and_costs_nothing(tmp_path: Path) 
         with no_descriptor():
             assert turns(poller, 0.5) < 30
             assert control.connections == []
-        turns(poller, 0.3)
+        turns_until(poller, lambda: select.select([peer], [], [], 0)[0])
         [(answer, _)] = FrameParser().feed(peer.recv(1000))
     assert answer == {"type": "pong"}
     control.close()
@@ -72,6 +82,7 @@ def test_a_socket_made_anew_meanwhile_is_watched(tmp_path: Path) -> None:
         path.unlink()
         control.ensure()
         late.connect(str(path))
+        turns_until(poller, lambda: control.connections)
         turns(poller, 0.3)
         assert len(control.connections) == 1
     control.close()

@@ -19,6 +19,12 @@ from tests.support import PATIENCE, eventually, eventually_async
 NAME = "durable-supervisor-journal"
 
 
+@pytest.fixture(autouse=True)
+def nobody_elses() -> None:
+    """A test before may have forgotten a journal on purpose: its thread goes with it."""
+    eventually(lambda: gc.collect() >= 0 and not threads(), message="a test before has one open")
+
+
 @pytest.fixture
 async def connection(tmp_path: Path) -> AsyncIterator[thread.Connection]:
     connection = await thread.connect(opener(tmp_path / "some.db"))

@@ -52,7 +52,8 @@ def test_a_writer_killed_in_full_flood(tmp_path: Path, cap: int) -> None:
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    flushed = int(told.read_bytes()[-20:])
+    heads = told.read_bytes()
+    flushed = int(heads[: len(heads) // 20 * 20][-20:])  # a kill may come between two pages of a write, too
     events = read_all(paths)
     head = LogReader(paths).page().head
     check_gapless(events, head)
