@@ -17,9 +17,9 @@ from durable_supervisor.model.events import Event, Kind
 from durable_supervisor.model.identity import ProcessIdentity
 from durable_supervisor.model.run import Run
 from durable_supervisor.model.view import RunView
-from tests.support import eventually, eventually_async
+from tests.support import PATIENCE, eventually, eventually_async
 
-_EXECUTING_SECONDS = 0.2  # more than it takes
+_EXECUTING_SECONDS = 10.0  # far more than it takes, also where others use the processors
 _numbers = itertools.count(1)
 
 
@@ -60,6 +60,7 @@ def _cmdline(pid: int) -> bytes:
             os.readlink(f"/proc/{pid}/exe")  # a thread of the kernel has neither
         except OSError:
             return b""
+        time.sleep(0.001)
 
 
 def state_of(pid: int) -> str:
@@ -92,7 +93,7 @@ class Runs:
         """Without site-packages: it starts in a hundredth of a second."""
         return await self.start([sys.executable, "-I", "-S", "-c", script], **options)
 
-    async def wait(self, run: Run, timeout: float = 20) -> RunView:
+    async def wait(self, run: Run, timeout: float = PATIENCE) -> RunView:
         return await self.sup.wait(run.id, timeout=timeout)
 
     async def events(self, run: Run, *, size: int = 1000, **filters: Any) -> list[Event]:

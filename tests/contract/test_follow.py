@@ -244,7 +244,7 @@ async def test_it_ends_when_the_outcome_is_unknown(state_dir: Path) -> None:
             tasks = [asyncio.ensure_future(followed(seen, run.id)) for seen in (runs.sup, other)]
             await asyncio.sleep(0.05)
             await kill_run(view)
-            ends = await asyncio.wait_for(asyncio.gather(*tasks), 10)
+            ends = await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
         for events in ends:
             check_gapless(events)
             assert text_of(events) == b"on\n"
@@ -255,7 +255,7 @@ async def test_it_ends_when_the_outcome_is_unknown(state_dir: Path) -> None:
         task = asyncio.ensure_future(followed(other, unowned.id))
         await asyncio.sleep(0.05)
         await kill_run(view)
-        assert text_of(await asyncio.wait_for(task, 10)) == b"on\n"
+        assert text_of(await asyncio.wait_for(task, PATIENCE)) == b"on\n"
         with pytest.raises(SupervisorError):
             await other.wait(unowned.id, timeout=5)
 
@@ -267,7 +267,7 @@ async def test_it_ends_when_the_run_is_quarantined(runs: Runs) -> None:
     task = asyncio.ensure_future(followed(runs.sup, run.id))
     assert view.worker is not None
     os.kill(int(str(view.worker["pid"])), 9)
-    events = await asyncio.wait_for(task, 10)
+    events = await asyncio.wait_for(task, PATIENCE)
     assert text_of(events) == b"on\n"
     assert (await runs.sup.inspect(run.id)).state is RunState.QUARANTINED
     await runs.sup.resolve(run.id, "kill")
@@ -275,7 +275,7 @@ async def test_it_ends_when_the_run_is_quarantined(runs: Runs) -> None:
 
 async def test_it_ends_when_nothing_ever_ran(runs: Runs) -> None:
     run = await runs.start(["/no/such/program"])
-    events = await asyncio.wait_for(followed(runs.sup, run.id), 10)
+    events = await asyncio.wait_for(followed(runs.sup, run.id), PATIENCE)
     assert events[-1].kind == Kind.RUN_NOT_STARTED
 
 
@@ -291,7 +291,7 @@ async def test_a_deleted_socket_stops_no_follower(runs: Runs) -> None:
             aclosing(other.follow(run.id, output=True)) as after,
         ):
             await runs.sup.write_stdin(run.id, b"2\n")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 assert (await anext(before)).data == b"2\n"
                 async for event in after:
                     if event.data == b"2\n":
@@ -317,7 +317,7 @@ async def test_a_follower_begun_before_the_socket_is_there(runs: Runs) -> None:
 
 
 async def test_leaving_stops_nothing(runs: Runs) -> None:
-    run = await runs.sh("for i in $(seq 20); do echo $i; sleep 0.01; done")
+    run = await runs.sh("for i in $(seq 20); do echo $i; sleep 0.01; done; read line", stdin="open")
     for _ in range(3):
         await first_events(runs.sup, run.id, 4)
     task = asyncio.ensure_future(followed(runs.sup, run.id))
@@ -325,6 +325,7 @@ async def test_leaving_stops_nothing(runs: Runs) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    await runs.sup.write_stdin(run.id, b"", eof=True)
     final = await runs.wait(run)
     assert final.state is RunState.FINISHED
     check_gapless(await runs.events(run))
@@ -345,11 +346,11 @@ async def test_closing_ends_who_follows_and_who_waits(state_dir: Path, marker: M
         await sup.close()
         for task in tasks:
             async with refused(ErrorCode.SUPERVISOR_CLOSED):
-                await asyncio.wait_for(task, 5)
+                await asyncio.wait_for(task, PATIENCE)
         assert not theirs.done(), "others go on"
         assert (await other.inspect(run.id)).state is RunState.RUNNING
         await other.stop(run.id, grace=1)
-        assert (await asyncio.wait_for(theirs, 5))[-1].kind == Kind.RUN_FINISHED
+        assert (await asyncio.wait_for(theirs, PATIENCE))[-1].kind == Kind.RUN_FINISHED
 
 
 def switches(pid: int) -> tuple[int, float]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from durable_supervisor import Command, Observer, Supervisor
 from durable_supervisor.process.locks import LockState, probe_lock
 from tests.contract.hosts import HostScript, host, log_of
-from tests.support import PATIENCE, running
+from tests.support import PATIENCE, eventually_async, running
 
 # A whole life: three runs, a follower, a stop, an error, a close.
 LIFE = """
@@ -279,7 +279,7 @@ run = await sup.start(Command(argv=["sh", "-c", "sleep 0.5; exit 3"]))
 report(run=run.id)
 """
     with HostScript(code, state_dir, tmp_path) as script:
-        run_id = script.finish(10)["run"]
+        run_id = script.finish()["run"]
 
     async def later() -> None:
         async with Observer.open(state_dir) as seen:
@@ -364,7 +364,8 @@ await stay()
             final = await sup.wait(facts["run"], timeout=10)
             assert final.outcome is not None
             assert final.outcome.code == 6
-        assert probe_lock(str(log_of(state_dir, facts["run"]))) is LockState.FREE
+        log = str(log_of(state_dir, facts["run"]))
+        await eventually_async(lambda: probe_lock(log) is LockState.FREE)  # its worker has yet to go
 
     try:
         asyncio.run(later())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ async def test_a_cancelled_start_leaves_a_whole_start_behind(runs: Runs, marker:
         if f"r-{number}" in known:
             assert again.id == known[f"r-{number}"].id
     assert len(marker.alive()) == 12
-    report = await runs.sup.shutdown(timeout=10)
+    report = await runs.sup.shutdown(timeout=PATIENCE)
     assert (len(report.stopped), report.unconfirmed) == (12, [])
     gone(marker)
 
@@ -60,7 +62,7 @@ async def test_closing_finishes_what_was_begun(state_dir: Path, marker: Marker) 
     async with Supervisor.open(state_dir, wait=0) as sup:
         assert {view.id for view in (await sup.list()).runs} == {run.id for run in begun}
         assert len(marker.alive()) == len(begun)
-        await sup.shutdown(timeout=10)
+        await sup.shutdown(timeout=PATIENCE)
     gone(marker)
 
 
@@ -108,10 +110,8 @@ async def test_shutdown_stops_all_and_names_what_it_could_not_confirm(runs: Runs
     pid = int(str(view.worker["pid"]))
     os.kill(pid, signal.SIGSTOP)
     try:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        report = await runs.sup.shutdown(stop_runs=True, timeout=2)
-        assert loop.time() - began < 8
+        async with asyncio.timeout(PATIENCE):
+            report = await runs.sup.shutdown(stop_runs=True, timeout=10)  # within which the others answer
         assert set(report.stopped) == {run.id for run in good}
         assert report.unconfirmed == [stuck.id]
         async with refused(ErrorCode.SUPERVISOR_CLOSED):
@@ -134,7 +134,7 @@ async def test_shutdown_stops_also_what_is_just_starting(state_dir: Path, marker
         for n in range(4)
     ]
     await asyncio.sleep(0)
-    report = await sup.shutdown(timeout=10)
+    report = await sup.shutdown(timeout=PATIENCE)
     answers = await asyncio.gather(*starting, return_exceptions=True)
     begun = {one.id for one in answers if not isinstance(one, BaseException)}
     assert set(report.stopped) == begun
@@ -170,14 +170,16 @@ def descriptors() -> dict[str, str]:
 
 
 def children() -> list[str]:
-    text = "".join(
-        Path(f"/proc/self/task/{task}/children").read_text() for task in os.listdir("/proc/self/task")
-    )
-    return text.split()
+    found: list[str] = []
+    for task in os.listdir("/proc/self/task"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found += Path(f"/proc/self/task/{task}/children").read_text().split()
+    return found
 
 
 async def test_a_hundred_starts_leak_nothing(state_dir: Path) -> None:
     """Descriptors, children, threads, tasks and files stay as many as they were."""
+    gc.collect()  # what the tests before have left is not to be taken for ours
     outside = descriptors(), children(), asyncio.all_tasks()
     async with Supervisor.open(state_dir) as sup:
 
@@ -206,7 +208,7 @@ async def test_a_hundred_starts_leak_nothing(state_dir: Path) -> None:
         assert list(state_dir.rglob("*.sock")) == []
         assert len(files) < 110 + 8
     await eventually_async(lambda: len(children()) <= len(outside[1]))
-    await eventually_async(lambda: len(descriptors()) == len(outside[0]))
+    await eventually_async(lambda: len(descriptors()) <= len(outside[0]))
     assert asyncio.all_tasks() == outside[2]
     for path in (state_dir / "runs").rglob("*.log"):
         eventually(lambda path=path: probe_lock(str(path)) is LockState.FREE)  # type: ignore[misc]
@@ -216,6 +218,7 @@ async def test_opening_and_closing_leaks_nothing(state_dir: Path) -> None:
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(Command(argv=["true"]))
         await sup.wait(run.id, timeout=10)
+    gc.collect()  # what the tests before have left is not to be taken for ours
     before = len(descriptors())
     for _ in range(15):
         async with Supervisor.open(state_dir) as sup:
@@ -225,7 +228,7 @@ async def test_opening_and_closing_leaks_nothing(state_dir: Path) -> None:
             assert [event async for event in seen.follow(run.id)]
         async with Supervisor.open(state_dir), refused(ErrorCode.STATE_DIR_IN_USE):
             await Supervisor.open(state_dir, wait=0)
-    await eventually_async(lambda: len(descriptors()) == before)
+    await eventually_async(lambda: len(descriptors()) <= before)
 
 
 async def test_refused_starts_leak_nothing(runs: Runs) -> None:

@@ -141,7 +141,7 @@ async def test_a_timeout_stops_the_tree_without_anybody_watching(runs: Runs, mar
 
 
 async def test_a_timeout_escalates_when_nobody_obeys(runs: Runs, marker: Marker) -> None:
-    run = await runs.sh(f"trap '' TERM; while :; do sleep .1; done # {marker}", timeout=0.2, grace=0.2)
+    run = await runs.sh(f"trap '' TERM; while :; do sleep .1; done # {marker}", timeout=2, grace=0.2)
     receipt = await runs.receipt(run)
     gone(marker)
     assert receipt["outcome"] == {"kind": "timed_out", "code": None, "signal": 9}
@@ -156,34 +156,34 @@ async def test_a_program_that_ends_in_time_is_not_timed_out(runs: Runs) -> None:
 
 
 async def test_a_timeout_after_the_leaders_exit_is_not_the_outcome(runs: Runs, marker: Marker) -> None:
-    run = await runs.sh(f"(trap '' TERM; sleep {marker}; sleep {marker}) & exit 0", timeout=0.2, grace=0.8)
+    run = await runs.sh(f"(trap '' TERM; sleep {marker}; sleep {marker}) & exit 0", timeout=2, grace=3)
     receipt = await runs.receipt(run)
     gone(marker)
     assert receipt["outcome"] == {"kind": "exited", "code": 0, "signal": None}
 
 
 async def test_silence_is_an_idle_timeout_and_output_resets_it(runs: Runs, marker: Marker) -> None:
-    script = f"for i in 1 2 3 4 5; do sleep .5; echo $i; done; sleep .5; echo 6 >&2; sleep {marker}"
-    run = await runs.sh(script, idle_timeout=2)
+    script = f"for i in $(seq 1 20); do sleep .25; echo $i; done; sleep .25; echo 21 >&2; sleep {marker}"
+    run = await runs.sh(script, idle_timeout=4)
     receipt = await runs.receipt(run)
     gone(marker)
     assert receipt["outcome"]["kind"] == "idle_timed_out"
     assert receipt["stop"]["reason"] == "idle_timeout"
-    assert await runs.output(run) == b"1\n2\n3\n4\n5\n"
-    assert receipt["duration"] >= 6 * 0.5 + 2
+    assert await runs.output(run) == b"".join(b"%d\n" % number for number in range(1, 21))
+    assert receipt["duration"] >= 21 * 0.25 + 4
 
 
 async def test_a_dropped_byte_is_no_silence(runs: Runs) -> None:
     """Output beyond a cap still shows that the program works."""
-    script = "for i in $(seq 1 8); do echo $i; sleep .1; done"
-    run = await runs.sh(script, idle_timeout=0.6, max_stdout_bytes=2)
+    script = "for i in $(seq 1 16); do echo $i; sleep .25; done"
+    run = await runs.sh(script, idle_timeout=3, max_stdout_bytes=2)
     assert (await runs.receipt(run))["outcome"]["kind"] == "exited"
 
 
 async def test_a_timeout_and_a_stop_at_once_leave_one_ladder(runs: Runs, marker: Marker) -> None:
-    run = await runs.sh(f"trap '' TERM; while :; do sleep .05; done # {marker}", timeout=0.2, grace=0.5)
+    run = await runs.sh(f"trap '' TERM; while :; do sleep .05; done # {marker}", timeout=2, grace=60)
     await runs.event(run, Kind.RUN_STOPPING)
-    receipt = await runs.sup.stop(run.id)
+    receipt = await runs.sup.stop(run.id, grace=0)
     gone(marker)
     assert receipt.result == "already_stopping"
     assert receipt.outcome is not None
