@@ -16,6 +16,7 @@ from aiohttp.abc import AbstractAccessLogger
 from ..model.errors import SupervisorError
 from .errors import http_failure, unreadable
 from .peers import Caller
+from .stall import LOOKS
 
 _UCRED = struct.Struct("@iII")  # unix(7): pid, uid, gid
 _IDLE_SECONDS = 75.0  # also for a client that never gets to the end of its headers
@@ -82,16 +83,21 @@ class Connection(web.RequestHandler):
             self.busy = False
             self.idle_since = asyncio.get_running_loop().time()
 
-    def _watch_progress(self, unsent: int) -> None:
-        """Drop a client that takes nothing of its answer, and would keep it in our memory."""
+    def _watch_progress(self, unsent: int, stood: int = 0) -> None:
+        """Drop a client that takes nothing of its answer, and would keep it in our memory.
+
+        ``stood``: looks in a row that have found nothing taken.  One may be late because this process
+        stood still itself, and with it what it would have sent.
+        """
         if self.transport is None:
             return
         left = self.transport.get_write_buffer_size()
-        if 0 < left == unsent:
+        stood = stood + 1 if 0 < left == unsent else 0
+        if stood == LOOKS:
             self.transport.abort()
             return
         loop = asyncio.get_running_loop()
-        self._watch = loop.call_later(self._stall, self._watch_progress, left)
+        self._watch = loop.call_later(self._stall / LOOKS, self._watch_progress, left, stood)
 
     def handle_error(
         self,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
+LOOKS: Final = 2  # in a row that find nothing taken, within the time that a client has
 _FITS = 16 * 1024  # of an empty transport, which asks for a pause at 64 KiB (asyncio's default)
 
 
@@ -23,17 +25,19 @@ async def unless_stalled(
 ) -> None:
     """Wait for a write for as long as the client takes anything at all.
 
-    Raises `StalledError` when it has taken nothing for ``seconds``, and what the write raises.
+    Raises `StalledError` when it has taken nothing for ``seconds``, and what the write raises.  That is
+    looked at more than once: one look may be late because this process stood still itself.
     The write itself goes on, also when the waiting is cancelled: it ends with the connection.
     All writes of a connection wait for one future of aiohttp's (`BaseProtocol._drain_helper`),
     which a cancelled one would spoil for every later one.
     """
     writing = asyncio.ensure_future(write)
     writing.add_done_callback(_retrieve)
-    unsent: int | None = None
-    while not (await asyncio.wait({writing}, timeout=seconds))[0]:
+    unsent, stood = sys.maxsize, 0
+    while not (await asyncio.wait({writing}, timeout=seconds / LOOKS))[0]:
         left = transport.get_write_buffer_size()
-        if unsent is not None and left >= unsent:
+        stood = stood + 1 if left >= unsent else 0
+        if stood == LOOKS:
             raise StalledError
         unsent = left
     writing.result()
