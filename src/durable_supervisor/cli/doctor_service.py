@@ -19,7 +19,7 @@ from durable_supervisor.supervisor.state_dir import StateDir
 
 from .checks import Check
 
-_ANSWER_SECONDS = 2.0
+_ANSWER_SECONDS = 5.0  # one that lives may wait for a processor first
 _LINGER = "/var/lib/systemd/linger"
 _SPARE = "set KillMode=process and Delegate=yes in the unit (`durable-supervisor service print` shows one)"
 

@@ -10,7 +10,7 @@ from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..process.places import SOCKET_NAME, pointed_to, state_directory
 from ..process.short_path import short_path
 
-_SECONDS = 1.0
+_SECONDS = 5.0  # one that lives may wait for a processor first
 
 
 async def refuse_if_served(state_dir: str | None, in_use: SupervisorError) -> None:
