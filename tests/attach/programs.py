@@ -12,6 +12,7 @@ from typing import Any
 
 from durable_supervisor import Command, Supervisor, Terminal
 from durable_supervisor.api.attached import Attached
+from tests.support import PATIENCE
 
 PTY = Terminal(columns=100, rows=30)
 # What comes is read to its prompt: one of our own is found whatever the shell.
@@ -25,7 +26,7 @@ def started(state_dir: Path, *argv: str, over: bool = False, **options: Any) -> 
         async with Supervisor.open(state_dir, zygote=False) as sup:
             run = await sup.start(Command(argv=argv, **options))
             if over:
-                await sup.wait(run.id, timeout=30)
+                await sup.wait(run.id, timeout=PATIENCE)
             return run.id
 
     return asyncio.run(start())
@@ -39,7 +40,7 @@ def shell(state_dir: Path) -> str:
 async def until(attached: Attached, text: bytes) -> bytes:
     """All output from the cursor on, up to the event that completes ``text``."""
     seen = b""
-    async with asyncio.timeout(20), aclosing(aiter(attached)) as events:
+    async with asyncio.timeout(PATIENCE), aclosing(aiter(attached)) as events:
         async for event in events:
             seen += event.data
             if text in seen:

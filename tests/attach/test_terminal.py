@@ -17,6 +17,7 @@ import pytest
 from tests.attach.programs import PROMPT, PTY, shell, started
 from tests.cli.helpers import COMMAND, Cli, environment
 from tests.cli.terminals import Terminal, finish
+from tests.contract.runs import state_of
 from tests.support import eventually
 
 DETACH = "\x1dd"
@@ -122,11 +123,12 @@ def test_the_terminal_is_given_back_as_it_was(cli: Cli, terminal: Terminal) -> N
     run = started(
         cli.state_dir, "sh", "-c", r"printf '\033[?1049h\033[?25l\033[?2004hfull'; read line", pty=PTY
     )
-    before: list[Any] = []
+    untouched = terminal("--version")
+    before = modes(untouched)  # of the command in question they may be others already when one looks
+    finish(untouched)
 
     def attached(*words: str) -> pexpect.spawn[str]:
         child = terminal("attach", *words, run)
-        before[:] = modes(child)
         child.expect("full")
         assert not modes(child)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)
         return child
@@ -146,7 +148,10 @@ def test_the_terminal_is_given_back_as_it_was(cli: Cli, terminal: Terminal) -> N
 
     child = attached()
     os.kill(child.pid, signal.SIGTSTP)
-    eventually(lambda: modes(child) == before)
+    eventually(
+        lambda: state_of(child.pid) == "T"
+    )  # one that is continued before it has stopped stops for good
+    assert modes(child) == before
     os.kill(child.pid, signal.SIGCONT)
     eventually(lambda: not modes(child)[3] & termios.ICANON)
     child.send("\r")

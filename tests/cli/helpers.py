@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support import PATIENCE
+
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 COMMAND = [sys.executable, "-m", "durable_supervisor.cli"]
 
@@ -67,7 +69,7 @@ class Cli:
             input=stdin,
             capture_output=True,
             env=environment(self.state_dir, **env),
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         return Result(done.returncode, done.stdout, done.stderr.decode())

@@ -9,6 +9,7 @@ import pexpect
 
 from tests.cli.helpers import COMMAND, environment
 from tests.stuck import look_at
+from tests.support import PATIENCE
 
 
 class Terminal:
@@ -24,7 +25,7 @@ class Terminal:
             [*COMMAND[1:], *words],
             env=environment(self._state_dir, **env),
             encoding="utf-8",
-            timeout=30,
+            timeout=PATIENCE,
             dimensions=(40, 120),
             preexec_fn=heed_signals,
         )

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.helpers import COMMAND, Cli, environment
 from tests.cli.terminals import Terminal
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 
 @pytest.mark.parametrize("signo", [signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM])
@@ -31,7 +31,9 @@ JOB = 'set -m; "$@" --speed 0.001; echo "status $?"; stty -a; fg'  # a shell wit
 def test_by_a_replay_that_ctrl_z_stops(cli: Cli) -> None:
     done = cli("run", "--json", "--", "sh", "-c", "echo first; sleep 0.2; echo second")
     words = ["-c", JOB, "sh", *COMMAND, "replay", done.document["run_id"]]
-    shell = pexpect.spawn("/bin/sh", words, env=environment(cli.state_dir), encoding="utf-8", timeout=30)
+    shell = pexpect.spawn(
+        "/bin/sh", words, env=environment(cli.state_dir), encoding="utf-8", timeout=PATIENCE
+    )
     try:
         shell.expect("first")
         eventually(lambda: not shell.getecho())

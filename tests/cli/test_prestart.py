@@ -9,7 +9,7 @@ import pytest
 
 from durable_supervisor.cli.prestart import speculative_worker
 from tests.cli.helpers import Cli
-from tests.support import running
+from tests.support import PATIENCE, running
 
 
 def worker_of(*words: str) -> int | None:
@@ -78,6 +78,6 @@ def test_not_from_a_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.M
 def test_it_takes_no_stream_that_is_closed(cli: Cli) -> None:
     """Its socket would get the number of one, and what is printed would go to a worker."""
     with cli.popen("start", "--", "true", preexec_fn=lambda: os.closerange(0, 3)) as starting:
-        assert starting.wait(30) == 1, "there is nowhere to say so"
+        assert starting.wait(PATIENCE) == 1, "there is nowhere to say so"
     (run,) = cli.ok("list", "--json").document["runs"]
     assert cli.ok("wait", "--json", run["run_id"]).document["state"] == "finished"

@@ -107,7 +107,7 @@ def test_the_run_survives_the_commands_death(cli: Cli, tmp_path: Path) -> None:
     with process.stdout as output:
         assert output.readline() == b"begun\n"
         process.send_signal(signal.SIGKILL)
-        process.wait(timeout=10)
+        process.wait(timeout=PATIENCE)
     (tmp_path / "gate").write_text("went on\n")
     run_id = cli.ok("list", "--json").document["runs"][0]["run_id"]
     assert cli("wait", run_id).code == 0

@@ -85,7 +85,7 @@ async def test_leaving_a_stream_ends_its_connection(state_dir: Path) -> None:
     async with RawService(state_dir, behave).listening(), AsyncClient.connect(state_dir) as client:
         async with aclosing(client.follow(RUN)) as events:
             assert (await anext(events)).seq == 1
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), PATIENCE)
 
 
 async def test_an_answer_nobody_asked_for_is_not_the_next_calls(state_dir: Path) -> None:

@@ -293,7 +293,7 @@ async def test_closing_ends_who_follows_and_who_waits(face: Face) -> None:
     await face.close()
     for task in (following, waiting):
         async with refused(ErrorCode.SUPERVISOR_CLOSED):
-            await asyncio.wait_for(task, 10)
+            await asyncio.wait_for(task, PATIENCE)
     async with refused(ErrorCode.SUPERVISOR_CLOSED):
         await face.call("inspect", run)
 

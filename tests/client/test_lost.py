@@ -30,6 +30,7 @@ from tests.client.raw import (
     says,
 )
 from tests.contract.hosts import check_error, refused
+from tests.support import PATIENCE
 
 DEEDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "stop": ([RUN], STOPPED),
@@ -215,7 +216,7 @@ async def test_closing_under_a_call(
         await asked.wait()
         await face.close()
         async with refused(code):
-            await asyncio.wait_for(call, 10)
+            await asyncio.wait_for(call, PATIENCE)
 
 
 async def _call(face: Face, verb: str, args: list[Any]) -> Any:

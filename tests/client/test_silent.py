@@ -14,15 +14,16 @@ from durable_supervisor.client.info import INFO
 from tests.client.faces import Kind
 from tests.contract.hosts import refused
 from tests.service.daemons import Service
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
-_BOUND = 0.3  # seconds, instead of half a minute
+_BOUND = 0.3  # seconds, instead of half a minute, until it is asked whether it is there
+_ANSWER = 5.0  # for that to be answered: one that lives may wait for a processor first
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("durable_supervisor.client.calls.ANSWER_SECONDS", _BOUND)
-    greeting = replace(INFO, request=replace(INFO.request, silence=_BOUND))
+    greeting = replace(INFO, request=replace(INFO.request, silence=_ANSWER))
     monkeypatch.setattr("durable_supervisor.client.connections.INFO", greeting)
 
 
@@ -44,7 +45,7 @@ async def test_a_call_without_a_bound_waits_for_a_service_that_is_alive_and_for_
         assert not stopping.done(), "it asks whether the service is there, and waits on"
         service.process.send_signal(signal.SIGSTOP)
         async with refused(ErrorCode.SUBMISSION_INDETERMINATE) as caught:
-            await asyncio.wait_for(stopping, 30)
+            await asyncio.wait_for(stopping, PATIENCE)
         assert "silent" in caught().message
         service.process.send_signal(signal.SIGCONT)
         await face.call("stop", run.id, grace=0)

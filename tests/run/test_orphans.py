@@ -60,10 +60,11 @@ async def test_a_killed_worker_is_unknown_and_leaves_nothing(caller: Caller, mar
 
 async def test_a_worker_that_is_killed_after_its_programs_end(sup: Supervisor, marker: Marker) -> None:
     """The exit is known, what the program left behind is not ended by anybody else."""
-    command = Command(argv=["sh", "-c", f"setsid sleep {marker} & exit 3"])
-    async with stream(command, supervisor=sup, limits=Limits(timeout=PATIENCE)) as events:
+    # What it leaves does not heed TERM, so that its worker is there for as long as the grace.
+    command = Command(argv=["sh", "-c", f"trap '' TERM; setsid sleep {marker} & exit 3"])
+    async with stream(command, supervisor=sup, limits=Limits(timeout=PATIENCE, grace=PATIENCE)) as events:
         async for event in events:
-            if event.kind == "program.exited":  # the pipe is held open: half a second from here
+            if event.kind == "program.exited":
                 worker = (await sup.inspect(str(events.run_id))).worker
                 os.kill(int(str((worker or {})["pid"])), signal.SIGKILL)
                 break
@@ -124,7 +125,7 @@ async def test_a_stopped_worker_does_not_hold_up_the_call(
     """Its deadline has passed, and it neither ends the program nor dies: that is unknown."""
     monkeypatch.setattr("durable_supervisor.api.held._ANSWER_SECONDS", 0.5)
     command = Command(argv=["sleep", str(marker)])
-    call = run(command, supervisor=sup, limits=Limits(timeout=1, grace=0.1), request_id="silent")
+    call = run(command, supervisor=sup, limits=Limits(timeout=4, grace=0.1), request_id="silent")
     task = asyncio.create_task(call)
     await eventually_async(lambda: marker.alive())
     (one,) = (await sup.list()).runs

@@ -27,8 +27,8 @@ from durable_supervisor.model.result import never_started
 
 
 async def test_there_and_back(sup: Supervisor) -> None:
-    script = "printf 'a\\377'; echo \u20ac >&2; sleep 60"
-    result = await run(Command(argv=["sh", "-c", script], timeout=0.2), supervisor=sup)
+    script = "printf 'a\\377'; echo \u20ac >&2; kill -TERM $$"
+    result = await run(Command(argv=["sh", "-c", script]), supervisor=sup)
     form = json.loads(json.dumps(result.to_dict()))
     assert RunResult.from_dict(form) == result
     assert pickle.loads(pickle.dumps(result)) == result

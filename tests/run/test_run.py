@@ -83,7 +83,14 @@ async def test_a_child_that_holds_the_pipe_delays_nothing(caller: Caller, marker
 
 
 async def test_silence_for_too_long(caller: Caller) -> None:
-    result = await caller.sh("echo once; sleep 60", idle_timeout=0.3)
+    result = await caller.run(["sleep", "60"], idle_timeout=0.3)
+    assert (result.reason, result.stdout) == (OutcomeKind.IDLE_TIMED_OUT, b"")
+
+
+async def test_silence_after_words(sup: Supervisor) -> None:
+    """They come within the bound that is counted anew behind them, also where the processors are taken."""
+    command = Command(argv=["sh", "-c", "echo once; sleep 60"], idle_timeout=5)
+    result = await run(command, supervisor=sup)
     assert (result.reason, result.stdout) == (OutcomeKind.IDLE_TIMED_OUT, b"once\n")
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import h11
 
+from tests.support import PATIENCE
+
 JSON = "application/json"
 _CHUNK = 64 * 1024
 
@@ -200,7 +202,7 @@ async def following(path: str | Path, target: str, **headers: str) -> AsyncItera
         yield Events(wire)
 
 
-def raw(path: str | Path, timeout: float = 20) -> socket.socket:
+def raw(path: str | Path, timeout: float = PATIENCE) -> socket.socket:
     """A plain blocking connection."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(timeout)

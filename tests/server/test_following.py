@@ -180,7 +180,7 @@ async def test_a_follower_that_reads_nothing_is_dropped(sup: Supervisor) -> None
         stuck.setblocking(False)
 
         def dropped() -> bool:
-            return server.waiting == 0
+            return server.waiting == server.connections == 0
 
         await eventually_async(dropped)
         got = bytearray()

@@ -87,8 +87,8 @@ class Service:
         return self.log_path.read_text(errors="replace")
 
     def entries(self, event: str | None = None) -> list[dict[str, Any]]:
-        """Its log, line by line; each is one JSON object."""
-        found = [json.loads(line) for line in self.log().splitlines()]
+        """Its log, line by line; each is one JSON object.  The last one may still be being written."""
+        found = [json.loads(line) for line in self.log().rpartition("\n")[0].splitlines()]
         return [entry for entry in found if event in (None, entry["event"])]
 
     def __enter__(self) -> Service:

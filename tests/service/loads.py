@@ -98,6 +98,7 @@ async def page_events(client, run):
         after = page.next_after
     assert seqs == list(range(1, len(seqs) + 1)), seqs
     pages["events"] += 1
+    open(REPORT + ".paged", "w").close()
 
 async def page(client):
     position = 0
@@ -141,3 +142,8 @@ class Helper(HostScript):
 def counting(book: Path, lines: int, code: int) -> list[str]:
     """The argv of a program that counts, for any user."""
     return ["python3", "-I", "-S", "-c", COUNTING, str(book), str(lines), str(code)]
+
+
+def has_paged(traffic: HostScript) -> bool:
+    """Has it read a run's events, page by page?"""
+    return Path(f"{traffic.report_path}.paged").exists()

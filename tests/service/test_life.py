@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -75,6 +76,7 @@ def test_a_second_service_is_refused_before_it_writes_anything(serve: Serve, sta
     first = serve()
     live(first, 1)
     until(lambda: "running" in str(first.ask("GET", "/v1/feed")), "the first has noted all it knows")
+    until(lambda: list(state_dir.rglob("runs/*/*.sock")), "the worker has made its socket")
     before = tree_state(state_dir)
     second = Service(state_dir)
     try:
@@ -176,7 +178,9 @@ def test_stop_runs_on_exit_leaves_nothing(serve: Serve) -> None:
 
 def test_a_second_signal_leaves_at_once(serve: Serve) -> None:
     service = serve("--stop-runs-on-exit")
-    run = service.start("sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done")
+    script = "trap '' TERM; echo deaf; while :; do sleep 0.1; done"
+    run = service.start("sh", "-c", script, limits={"grace": 600})
+    until(lambda: "deaf" in output(service, run), "it does not heed TERM")
     program = service.inspect(run)["program"]["pid"]
     service.process.send_signal(signal.SIGTERM)
     until(lambda: service.entries("stopping"), "it has heard the first")
@@ -327,9 +331,18 @@ def test_it_says_where_it_stands_to_the_manager(state_dir: Path, tmp_path: Path)
             service.ready()
             run = service.start("sh", "-c", "env; sleep 100")
             assert "NOTIFY" not in str(service.ask("GET", f"/v1/runs/{run}/events")[1])
+            empty(manager)  # a full queue takes no word of the end
             service.process.send_signal(signal.SIGTERM)
             told = until(lambda: (said := manager.recv(999)) != b"WATCHDOG=1" and said, "it tells of its end")
             assert told.startswith(b"STOPPING=1\nSTATUS=")
             assert service.process.wait(PATIENCE) == 0
         finally:
             service.kill()
+
+
+def empty(manager: socket.socket) -> None:
+    manager.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while manager.recv(999):
+            pass
+    manager.settimeout(PATIENCE)

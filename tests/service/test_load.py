@@ -31,6 +31,7 @@ from tests.service.loads import (
     TRAFFIC,
     Helper,
     counting,
+    has_paged,
 )
 
 T = TypeVar("T")
@@ -111,6 +112,7 @@ def test_writers_and_pagers_over_restarts(serve: Serve, state_dir: Path, tmp_pat
             if signo is not None:
                 assert services[-1].end(signo) == (0 if signo is signal.SIGTERM else -signo)
                 services.append(serve())
+        until(lambda: all(map(has_paged, traffic)), "each of them has paged")
         over.touch()
         facts = [one.finish(PATIENCE) for one in traffic]
     told: Counter[str] = sum((Counter(one["told"]) for one in facts), Counter())

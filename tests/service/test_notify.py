@@ -12,14 +12,14 @@ import pytest
 
 from durable_supervisor import ErrorCode, SupervisorError
 from durable_supervisor.server.notify import Notifier, keep_pulse
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
     """A socket as systemd has one, and what it says in ``$NOTIFY_SOCKET``."""
     end = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    end.settimeout(10)
+    end.settimeout(PATIENCE)
     name = f"@dsup-test-{os.urandom(8).hex()}" if request.param == "abstract" else f"{tmp_path}/notify"
     end.bind(name.replace("@", "\0", 1) if request.param == "abstract" else name)
     yield end, name

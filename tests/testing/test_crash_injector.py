@@ -95,7 +95,7 @@ def test_parts_of_a_run_are_killed_by_identity(
         injector.kill_worker(run_id)
     assert "program" in leaked(state_dir, 0)[run_id]
     assert injector.kill_program(run_id) == program.once().pid
-    assert leaked(state_dir, 5) == {}
+    assert leaked(state_dir, PATIENCE) == {}
     assert reap_state_dir(state_dir) == []
     with pytest.raises(AssertionError, match="no supervisor owns"):
         injector.kill_supervisor()
@@ -150,7 +150,7 @@ async def test_a_daemon_of_a_dead_worker_is_found_by_its_control_group(
     injector.kill_program(run.id)
     assert leaked(state_dir, 0) == {run.id: f"a process that it started (pid {child}), of {program.path}"}
     assert reap_state_dir(state_dir) == [child]
-    assert survivors(state_dir, 5) == {}
+    assert survivors(state_dir, PATIENCE) == {}
     assert not [one for found in groups.values() for one in found if os.path.exists(one)]
 
 
@@ -166,7 +166,7 @@ async def test_what_a_dead_worker_left_is_found(state_dir: Path, tmp_path: Path)
     (child,) = left.children
     assert leaked(state_dir, 0) == {run.id: f"a process that it started (pid {child}), of {program.path}"}
     assert reap_state_dir(state_dir) == [child]
-    assert leaked(state_dir, 5) == {}
+    assert leaked(state_dir, PATIENCE) == {}
 
 
 async def test_what_ends_by_itself_is_no_leak(state_dir: Path, program: FakeProgram, tmp_path: Path) -> None:
@@ -176,5 +176,5 @@ async def test_what_ends_by_itself_is_no_leak(state_dir: Path, program: FakeProg
     program.wait_for("begun")
     injector.close()
     assert host.killed
-    assert leaked(state_dir, 10) == {}
+    assert leaked(state_dir, PATIENCE) == {}
     assert program.once().code is None
