@@ -164,9 +164,12 @@ class Ledger:
         self.path = folder / "ledger"
         self.gate = folder / "go"
 
-    def program(self, request_id: str, body: str = "", code: int = 5) -> list[str]:
-        """An argv that runs ``body`` between its two entries.  ``$2`` is the ledger, ``$3`` the gate file."""
-        script = f'echo "begin $1 $$" >> "$2"; {body}\necho "end $1 {code}" >> "$2"; exit {code}'
+    def program(self, request_id: str, body: str = "", code: int = 5, *, first: str = "") -> list[str]:
+        """An argv that runs ``body`` between its two entries.  ``$2`` is the ledger, ``$3`` the gate file.
+
+        ``first`` is what must be so before anybody can see that it has begun.
+        """
+        script = f'{first}\necho "begin $1 $$" >> "$2"; {body}\necho "end $1 {code}" >> "$2"; exit {code}'
         return ["sh", "-c", script, "sh", request_id, str(self.path), str(self.gate)]
 
     def waiting(self, request_id: str, code: int = 5) -> list[str]:
@@ -196,7 +199,8 @@ class Ledger:
 
 QUICK = "echo out; echo err >&2"
 LEFTOVER = "sleep 3131 & sleep 3131 &"
-STUBBORN = "trap '' TERM HUP INT; echo ready; n=0; while [ $n -lt 600 ]; do n=$((n+1)); sleep 0.1; done"
+DEAF = "trap '' TERM HUP INT"
+STUBBORN = "echo ready; n=0; while [ $n -lt 600 ]; do n=$((n+1)); sleep 0.1; done"
 NOISY = "head -c 400000 /dev/zero | tr '\\0' x; head -c 30000 /dev/zero | tr '\\0' y >&2"
 
 

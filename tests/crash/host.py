@@ -90,6 +90,10 @@ class Host:
         await asyncio.to_thread(thread.join)
         return made
 
+    async def next_log_there(self) -> bool:
+        """May a start use it?"""
+        return self.sup._dispatcher._next_log.is_there
+
     async def stop_free_workers(self) -> None:
         """From now on one stands still just before its next run is sent to it."""
 

@@ -37,7 +37,9 @@ async def test_a_host_is_killed_that_has_one(world: World, name: str) -> None:
     with world.host(f"{name}=kill@2", "zygote") as host:
         host.opened()
         host.ask("wait", run=host.start(["true"], request_id="before"))
-        made = eventually(lambda: next_log_of(host.pid), message="the next run's log is never made")
+        # It can be seen before it can be used.
+        eventually(lambda: host.ask("next_log_there"), message="the next run's log is never made")
+        made = next_log_of(host.pid)
         host.tell("start", argv=world.argv, request_id=world.request_id)
         host.died()
     assert (made in {log.stat().st_ino for log in logs(world.state_dir)}) is (name not in UNNAMED)

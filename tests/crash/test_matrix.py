@@ -18,6 +18,7 @@ from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.signals import signal_ticks
 from tests.crash.collecting import COLLECTIONS, REOPENINGS
 from tests.crash.harness import (
+    DEAF,
     LEFTOVER,
     NOISY,
     QUICK,
@@ -42,12 +43,13 @@ class Scenario:
     """What the program does, and what its host does with it."""
 
     body: str = QUICK
+    first: str = ""
     missing: bool = False  # the program appears only after the crash
     stop: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
     def request(self, world: World) -> None:
-        world.argv = world.ledger.program(world.request_id, self.body)
+        world.argv = world.ledger.program(world.request_id, self.body, first=self.first)
         world.options = self.options
         if self.missing:
             world.argv[0] = str(world.ledger.path.with_name("program"))
@@ -65,7 +67,7 @@ class Scenario:
 EXIT = Scenario()
 # Goes on until the gate file is there.
 HELD = Scenario('echo ready; n=0; while [ ! -e "$3" ] && [ $n -lt 1200 ]; do n=$((n+1)); sleep 0.05; done')
-STOP = Scenario(STUBBORN, stop=True, options={"limits": {"grace": 0.2}})
+STOP = Scenario(STUBBORN, DEAF, stop=True, options={"limits": {"grace": 0.2}})
 REST = Scenario(LEFTOVER, options={"limits": {"grace": 0.2}})
 LONG = Scenario(options={"stdin": "x" * 3_000_000})
 MISSING = Scenario(missing=True)
