@@ -33,7 +33,6 @@ CHATTER = (
     'n=$((n+1)); echo $n > "$2.count"; done'
 )
 STEPS = 60  # of the chatter: more than pipe, memory and a segment hold
-BLOCKED = 20.0  # seconds without one: then it stands
 
 
 class Disk:
@@ -92,7 +91,7 @@ class Disk:
         async def done() -> bool:
             return self.steps() >= wanted
 
-        await eventually_async(done, timeout=BLOCKED, message="the program is blocked")
+        await eventually_async(done, message="the program is blocked")
 
 
 def run(*command: str) -> None:

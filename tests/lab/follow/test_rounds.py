@@ -17,11 +17,11 @@ from durable_supervisor import Command, Limits, Observer, Supervisor
 from durable_supervisor.model.events import Kind
 from tests.lab.follow.world import forget
 from tests.lab.forms import FULL
+from tests.support import PATIENCE
 
 ROUNDS = 20_000 if FULL else 200
 OBSERVERS = 3
 FOLLOWERS = 9
-PATIENCE = 20.0  # for one line
 RESTS = (0, 0, 0, 0.0002, 0.001, 0.003, 0.02)
 
 
@@ -59,7 +59,7 @@ class Rounds:
                 self._news.clear()
 
 
-@pytest.mark.timeout(3600 if FULL else 180)
+@pytest.mark.timeout(3600 if FULL else 240)
 async def test_nobody_is_forgotten(state_dir: Path, tmp_path: Path) -> None:
     rng = random.Random(1)
     fifo = tmp_path / "lines"

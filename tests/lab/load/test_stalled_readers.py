@@ -27,7 +27,7 @@ from tests.support import eventually
 EVENTS = 1_000_000 if FULL else 10_000
 PATIENCE = 1500 if FULL else 60
 
-pytestmark = pytest.mark.timeout(3600 if FULL else 120)
+pytestmark = pytest.mark.timeout(3600 if FULL else 240)
 
 # In packet mode each write is read by itself (pipe(7)), and so becomes an event of its own.
 PACKETS = """

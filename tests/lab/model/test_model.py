@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FULL = os.environ.get("LAB_FULL") == "1"
 SEED = os.environ.get("LAB_SEED")
 KILLS = int(os.environ.get("LAB_KILLS", "10000" if FULL and SEED is None else "150"))
-HOURS = 4 if FULL else 0.05
+HOURS = 4 if FULL else 0.1
 
 
 @pytest.mark.timeout(HOURS * 3600)

@@ -31,7 +31,7 @@ async with Supervisor.open(STATE) as sup:
     await stay()
 """
 # The last commit in which a worker got its next run over a socket of its own.
-TWO_SOCKETS = "7fbecea"
+TWO_SOCKETS = SCHEMAS["schema-3"]
 EXCHANGED = """
 import durable_supervisor
 from durable_supervisor.reconcile import told
