@@ -24,7 +24,7 @@ async def test_whoever_is_killed_for_want_of_memory_the_run_is_out_of_memory(
     confined: Confined, hostile: Hostile, way: str
 ) -> None:
     needs_group("memory")
-    ended = await confined([hostile("memory"), way], Policy(), max_memory_bytes=LIMIT, timeout=20, grace=20)
+    ended = await confined([hostile("memory"), way], Policy(), max_memory_bytes=LIMIT, timeout=60, grace=20)
     assert ended.outcome == "out_of_memory"
     assert ended.view.outcome is not None
     assert ended.view.outcome.signal == 9
