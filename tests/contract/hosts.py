@@ -18,7 +18,7 @@ import pytest
 from durable_supervisor import Command, ErrorCode, Observer, RunState, RunView, Supervisor, SupervisorError
 from durable_supervisor.model.identity import identity_of
 from durable_supervisor.process.signals import signal_process
-from tests.support import eventually, running
+from tests.support import PATIENCE, eventually, running
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -175,7 +175,7 @@ async def works(path: str | bytes | Path) -> None:
     async with Supervisor.open(path) as sup:  # type: ignore[arg-type]
         run = await sup.start(Command(argv=["sh", "-c", "read line; echo $line"], stdin="open"))
         await sup.write_stdin(run.id, b"over the socket\n")
-        final = await sup.wait(run.id, timeout=10)
+        final = await sup.wait(run.id, timeout=PATIENCE)
         assert final.state is RunState.FINISHED
     async with Observer.open(path) as seen:  # type: ignore[arg-type]
         page = await seen.events(run.id)

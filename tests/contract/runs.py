@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ class Marker:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+
+def with_argument(text: str) -> list[int]:
+    """Living processes that were given just this."""
+    return [pid for pid in _pids() if text.encode() in _cmdline(pid).split(b"\0")]
 
 
 def _pids() -> list[int]:
@@ -156,6 +162,24 @@ async def open_runs(state_dir: Path) -> AsyncIterator[Runs]:
         yield Runs(sup, state_dir)
 
 
+async def rests(pid: int) -> None:
+    """Return once this worker is nearly asleep for a third of a second."""
+
+    async def quiet() -> bool:
+        before = wake_ups(pid)
+        await asyncio.sleep(0.3)  # the time that is measured
+        return wake_ups(pid) - before < 6
+
+    await eventually_async(quiet, message="the worker never rests")
+
+
+def wake_ups(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("voluntary_ctxt_switches"):
+            return int(line.split()[1])
+    raise AssertionError("no such line")
+
+
 def check_gapless(events: list[Event]) -> None:
     """Each seq from 1 on is answered once, by its event or by the one dropped range that covers it."""
     expected = 1
@@ -168,6 +192,15 @@ def check_gapless(events: list[Event]) -> None:
 def gone(marker: Marker) -> None:
     """Zero survivors: true the moment a stop or a receipt says so, so there is no waiting here."""
     assert marker.alive() == []
+
+
+def sleeping(marker: Marker) -> int:
+    """How many have come to their ``sleep``.  A shell that was forked for it has the marker, too."""
+    names = []
+    for pid in marker.alive():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            names.append(Path(f"/proc/{pid}/comm").read_text())
+    return names.count("sleep\n")
 
 
 def appear(marker: Marker, count: int) -> None:

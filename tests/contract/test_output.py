@@ -15,7 +15,7 @@ from durable_supervisor import SupervisorError
 from durable_supervisor.model.events import Kind
 from tests.contract.hosts import log_of
 from tests.contract.runs import Marker, Runs, appear, check_gapless, gone
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 EVERY_BYTE = bytes(range(256)) * 10
 TERMINAL = b"\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b]52;c;aGk=\x1b\\ \r\n\x08\x9b5n"
@@ -135,7 +135,9 @@ async def test_a_program_may_close_its_output_and_go_on(runs: Runs, marker: Mark
 
 
 async def test_output_after_the_leaders_exit_comes_before_the_receipt(runs: Runs) -> None:
-    run = await runs.sh("(sleep .15; echo late) & echo early", completion="leader")
+    # On a machine that stands still the time for what comes late is over first: the child minds no TERM.
+    script = "trap '' TERM; (sleep .15; echo late) & echo early"
+    run = await runs.sh(script, completion="leader", grace=PATIENCE)
     receipt = await runs.receipt(run)
     assert await runs.output(run) == b"early\nlate\n"
     kinds = [one.kind for one in await runs.events(run)]
@@ -145,9 +147,10 @@ async def test_output_after_the_leaders_exit_comes_before_the_receipt(runs: Runs
 
 async def test_last_words_of_a_stopped_tree_are_kept(runs: Runs) -> None:
     """Written between the TERM and the end, by a child that nobody waits for."""
-    run = await runs.sh(
-        "(trap 'head -c 60000 /dev/zero; exit' TERM; echo ready; while :; do sleep .02; done) & exit 0"
-    )
+    child = "(trap 'head -c 60000 /dev/zero; exit' TERM; echo ready; while :; do sleep .02; done)"
+    run = await runs.sh(f"{child} & read go; exit 0", stdin="open", grace=PATIENCE)
+    await runs.printed(run, b"ready\n")
+    await runs.sup.write_stdin(run.id, b"\n")
     receipt = await runs.receipt(run)
     assert await runs.output(run) == b"ready\n" + bytes(60_000)
     assert receipt["output"]["stdout"] == {"bytes": 60_006, "dropped": 0, "complete": True}

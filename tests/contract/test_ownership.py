@@ -16,7 +16,7 @@ from durable_supervisor import Command, ErrorCode, Observer, Supervisor, Supervi
 from durable_supervisor.supervisor.state_dir import Ownership, StateDir
 from tests.contract.hosts import HostScript, check_error, host, open_error, tree_of, works
 from tests.contract.test_state_dir import AS_NOBODY, ROOT_ONLY
-from tests.support import reap_state_dir
+from tests.support import PATIENCE, reap_state_dir
 
 # The journal and the key.
 
@@ -66,7 +66,7 @@ async def test_a_journal_replaced_under_its_owner_takes_no_intent(tmp_path: Path
         check_error(caught.value, ErrorCode.JOURNAL_MISSING)
         os.rename(moved, state_dir / "journal.db")
         run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=10)
+        await sup.wait(run.id, timeout=PATIENCE)
 
 
 async def test_a_directory_that_something_else_has_taken_the_place_of_takes_no_intent(
@@ -82,7 +82,7 @@ async def test_a_directory_that_something_else_has_taken_the_place_of_takes_no_i
         state_dir.unlink()
         os.rename(moved, state_dir)
         run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=10)
+        await sup.wait(run.id, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("what", ["missing", "short", "long", "symlink", "fifo", "directory"])
@@ -103,7 +103,7 @@ async def test_a_key_that_is_not_ours_is_refused(tmp_path: Path, state_dir: Path
             os.mkfifo(key, 0o600)
         case "directory":
             key.mkdir(mode=0o700)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await open_error(state_dir, ErrorCode.STATE_DIR_REFUSED)
     if key.is_dir() and not key.is_symlink():
         key.rmdir()
@@ -117,7 +117,7 @@ async def test_another_directorys_key_lets_no_id_run_again(state_dir: Path) -> N
     """Its digests cannot be compared: no known id is taken for new, or for the same."""
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(Command(argv=["true"]), request_id="one")
-        await sup.wait(run.id, timeout=10)
+        await sup.wait(run.id, timeout=PATIENCE)
     (state_dir / "key").write_bytes(b"k" * 32)
     try:
         async with Supervisor.open(state_dir) as sup:
@@ -158,7 +158,7 @@ async def test_a_second_opener_waits_for_a_short_lived_owner(tmp_path: Path, sta
     """
     with HostScript(code, state_dir, tmp_path) as owner:
         owner.facts()
-        opening = asyncio.ensure_future(Supervisor.open(state_dir, wait=20)._opener())
+        opening = asyncio.ensure_future(Supervisor.open(state_dir, wait=PATIENCE)._opener())
         await asyncio.sleep(0.1)
         assert not opening.done()
         Path(f"{owner.report_path}.go").touch()
@@ -180,7 +180,7 @@ async def test_one_process_may_not_own_it_twice(state_dir: Path) -> None:
         error = await open_error(state_dir, ErrorCode.STATE_DIR_IN_USE)
         assert error.details["pid"] == os.getpid()
         run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=10)
+        await sup.wait(run.id, timeout=PATIENCE)
     await works(state_dir)
 
 
@@ -189,7 +189,7 @@ async def test_many_openers_one_owner_at_a_time(state_dir: Path) -> None:
 
     async def own() -> None:
         nonlocal owners
-        async with Supervisor.open(state_dir, wait=30):
+        async with Supervisor.open(state_dir, wait=PATIENCE):
             owners += 1
             assert owners == 1
             await asyncio.sleep(0.005)
@@ -213,7 +213,7 @@ async def test_a_strange_lock_file_is_refused_or_does_not_matter(
             (state_dir / name).mkdir()
         case "fifo":
             os.mkfifo(state_dir / name)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         try:
             await works(state_dir)
         except SupervisorError as error:

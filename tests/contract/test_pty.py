@@ -17,7 +17,7 @@ from durable_supervisor import Command, RunState, Terminal
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.events import Kind
 from durable_supervisor.wire.documents import validate
-from tests.contract.runs import Marker, Runs, appear, check_gapless, gone
+from tests.contract.runs import Marker, Runs, appear, check_gapless, gone, sleeping
 from tests.support import eventually, eventually_async
 
 PTY = Terminal(columns=100, rows=30, term="vt100")
@@ -154,7 +154,7 @@ async def test_a_prompt_is_answered(runs: Runs) -> None:
 async def test_an_interrupt_reaches_the_foreground_job_alone(runs: Runs, marker: Marker) -> None:
     script = f"set -m; sleep {marker} & trap 'echo shell' INT; echo ready; sleep {marker}; jobs; exit 7"
     run = await runs.sh(script, pty=PTY)
-    appear(marker, 3)
+    eventually(lambda: sleeping(marker) == 2)  # the second one has the foreground then, and no handler
     await runs.sup.write_stdin(run.id, b"\x03")
     receipt = await runs.receipt(run)
     assert b"Running" in await runs.output(run)

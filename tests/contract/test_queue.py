@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from durable_supervisor import ErrorCode, Limits, Observer, RunState, Supervisor
@@ -18,7 +17,8 @@ from durable_supervisor.process.signals import signal_process
 from durable_supervisor.wire.documents import validate
 from tests.contract.hosts import HostScript, refused
 from tests.contract.lines import Yard, counts, finished, hold, in_state, queue
-from tests.support import PATIENCE, eventually
+from tests.contract.runs import rests
+from tests.support import PATIENCE, eventually, running
 
 
 @pytest.fixture
@@ -173,8 +173,7 @@ async def test_it_waits_for_the_next_owner(state_dir: Path, yard: Yard, limit: i
     async with Supervisor.open(state_dir, max_concurrent_runs=2) as sup:
         held = [await hold(sup, yard, name) for name in ("one", "two")]
         waiting = [await queue(sup, yard, name) for name in ("three", "four")]
-        worker = psutil.Process((await worker_of(sup, waiting[0].id)).pid)
-        spent = worker.cpu_times()
+        worker = await worker_of(sup, waiting[0].id)
     async with Supervisor.open(state_dir, max_concurrent_runs=limit) as sup:
         if limit is None:
             await finished(sup, *waiting)
@@ -183,7 +182,7 @@ async def test_it_waits_for_the_next_owner(state_dir: Path, yard: Yard, limit: i
             yard.release("one")
             await finished(sup, held[0])
             assert (await sup.inspect(waiting[0].id)).state is RunState.QUEUED  # two is over the limit still
-            assert worker.cpu_times()[:2] == spent[:2]
+            await rests(worker.pid)
         yard.release("two")
         await finished(sup, *held, *waiting)
     assert sorted(yard.signed_in()[2:]) == ["four", "three"]
@@ -290,7 +289,7 @@ async def test_an_observer_sees_a_dead_queue(state_dir: Path, yard: Yard) -> Non
         run = await queue(sup, yard, "next")
         worker = await worker_of(sup, run.id)
     signal_process(worker, signal.SIGKILL)
-    eventually(lambda: not psutil.pid_exists(worker.pid) or psutil.Process(worker.pid).status() == "zombie")
+    eventually(lambda: not running(worker.pid))
     async with Observer.open(state_dir) as observer:
         seen = await in_state(observer, run.id, RunState.NOT_STARTED)
         assert (seen.reason, seen.retryable) == ("worker_lost", True)

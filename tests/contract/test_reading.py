@@ -10,7 +10,7 @@ from durable_supervisor import Command, ErrorCode, Limits, Observer, OutcomeKind
 from durable_supervisor.model.events import Kind
 from tests.contract.hosts import HostScript, kill_run, refused, tree_of
 from tests.contract.runs import Runs, check_gapless, open_runs
-from tests.support import eventually, running
+from tests.support import PATIENCE, eventually, eventually_async, running
 
 OWNER = """
 async with Supervisor.open(STATE) as sup:
@@ -31,7 +31,7 @@ async def test_a_directory_that_does_not_exist_yet_has_no_runs(tmp_path: Path) -
         assert list(tmp_path.iterdir()) == []
         async with Supervisor.open(path) as sup:
             run = await sup.start(Command(argv=["true"]))
-            assert (await seen.wait(run.id, timeout=10)).state is RunState.FINISHED
+            assert (await seen.wait(run.id, timeout=PATIENCE)).state is RunState.FINISHED
             assert [view.id for view in (await seen.list()).runs] == [run.id]
             assert (await seen.events(run.id)).end
 
@@ -51,7 +51,7 @@ async def test_beside_an_owner_and_after_its_death(tmp_path: Path, state_dir: Pa
             assert [one.state for one in (await seen.list()).runs] == [RunState.RUNNING]
             receipt = await seen.write_stdin(run_id, b"from a stranger\n")
             assert receipt.result == "written"
-            final = await seen.wait(run_id, timeout=10)
+            final = await seen.wait(run_id, timeout=PATIENCE)
             assert final.outcome is not None
             assert (final.state, final.outcome.code) == (RunState.FINISHED, 9)
             page = await seen.events(run_id)
@@ -75,7 +75,7 @@ async def test_stop_and_signal_need_no_owner(state_dir: Path) -> None:
         assert receipt.outcome is not None
         assert receipt.outcome.kind is OutcomeKind.CANCELLED
         await seen.signal(signalled.id, 10)
-        final = await seen.wait(signalled.id, timeout=10)
+        final = await seen.wait(signalled.id, timeout=PATIENCE)
         assert final.outcome is not None
         assert final.outcome.signal == 10
 
@@ -98,7 +98,7 @@ async def test_the_truth_about_a_lost_run_with_nobody_to_judge_it(state_dir: Pat
         assert (view.state, view.outcome, view.retryable) == (RunState.UNKNOWN, None, False)
         assert view.evidence
         async with refused(ErrorCode.OUTCOME_UNKNOWN) as caught:
-            await seen.wait(lost.id, timeout=5)
+            await seen.wait(lost.id, timeout=PATIENCE)
         assert caught().details["run_id"] == lost.id
         view = await seen.inspect(orphaned.id)
         assert (view.state, view.reason) == (RunState.QUARANTINED, "program_alive")
@@ -144,7 +144,7 @@ async def test_a_run_that_has_ended_is_listed_as_ended(runs: Runs) -> None:
     made = [await runs.sup.start(Command(argv=["true"])) for _ in range(5)]
     live = await runs.sup.start(Command(argv=["sleep", "600"]))
     for run in made:
-        await runs.sup.wait(run.id, timeout=10)
+        await runs.sup.wait(run.id, timeout=PATIENCE)
     finished = await runs.sup.list(states={RunState.FINISHED}, limit=3)
     rest = await runs.sup.list(states={RunState.FINISHED}, limit=3, before=finished.next_before)
     assert [view.id for view in (*finished.runs, *rest.runs)] == [run.id for run in reversed(made)]
@@ -206,18 +206,15 @@ async def test_a_cursor_beyond_the_head_is_told(runs: Runs) -> None:
 async def test_inspect_looks_at_a_live_tree(runs: Runs) -> None:
     run = await runs.sh("sleep 60 & sleep 60 & wait")
 
-    async def figures() -> int:
+    async def three() -> bool:
         view = await runs.sup.inspect(run.id)
         assert view.live is not None
         processes = view.live["processes"]
         assert isinstance(processes, list)
         assert {"pid", "cpu_seconds", "rss_bytes"} <= set(processes[0])
-        return len(processes)
+        return len(processes) == 3
 
-    deadline = asyncio.get_running_loop().time() + 10
-    while await figures() != 3:
-        assert asyncio.get_running_loop().time() < deadline
-        await asyncio.sleep(0.01)
+    await eventually_async(three)
     await runs.sup.stop(run.id)
     assert (await runs.sup.inspect(run.id)).live is None
 
@@ -225,7 +222,7 @@ async def test_inspect_looks_at_a_live_tree(runs: Runs) -> None:
 async def test_two_observers_of_one_directory_in_many_tasks(runs: Runs) -> None:
     run = await runs.sh("for i in $(seq 20); do echo $i; sleep 0.005; done")
     async with Observer.open(runs.state_dir) as one, Observer.open(runs.state_dir) as two:
-        waits = [seen.wait(run.id, timeout=10) for seen in (one, two) for _ in range(10)]
+        waits = [seen.wait(run.id, timeout=PATIENCE) for seen in (one, two) for _ in range(10)]
         views = await asyncio.gather(*waits)
         assert {view.state for view in views} == {RunState.FINISHED}
         pages = await asyncio.gather(

@@ -29,7 +29,7 @@ from tests.contract.worlds import (
     check_recovered,
     remove_journal,
 )
-from tests.support import reap_state_dir
+from tests.support import PATIENCE, reap_state_dir
 
 
 async def test_a_deleted_journal(state_dir: Path, marker: Marker) -> None:
@@ -63,7 +63,7 @@ async def test_a_journal_deleted_under_its_owner(state_dir: Path, marker: Marker
     async with Supervisor.open(state_dir) as sup:
         for request_id in ("ended", "live", "live2", "missing"):
             await world.send(sup, request_id)
-        await sup.wait(world.ids["ended"], timeout=10)
+        await sup.wait(world.ids["ended"], timeout=PATIENCE)
         remove_journal(state_dir)
         for request_id in ("ended", "live", "new"):
             async with refused(ErrorCode.JOURNAL_MISSING):
@@ -97,7 +97,7 @@ async def test_a_lost_key_makes_known_ids_conflict_and_never_run(state_dir: Path
                 assert caught().details["run_id"] == world.ids[request_id]
             assert [world.executed(one) for one in ("ended", "live", "killed")] == [1, 1, 1]
             fresh = await world.send(sup, "fresh")
-            await sup.wait(fresh.id, timeout=10)
+            await sup.wait(fresh.id, timeout=PATIENCE)
             assert (await world.send(sup, "fresh")).id == fresh.id
             await sup.stop(world.ids["live"])
 
@@ -121,7 +121,7 @@ async def test_recover_of_nothing(tmp_path: Path) -> None:
     assert (report["added"], report["conflicts"]) == ([], [])
     async with Supervisor.open(tmp_path / "new") as sup:
         run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=10)
+        await sup.wait(run.id, timeout=PATIENCE)
 
 
 async def test_a_log_that_lost_its_header_is_named(state_dir: Path, marker: Marker, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_a_log_that_lost_its_header_is_named(state_dir: Path, marker: Mark
         path.write_bytes(b"\0" * 600 + content[600:])
         os.mkfifo(state_dir / "runs" / "0000" / "0000000000000000.a1.log")
         remove_journal(state_dir)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             report = await Supervisor.recover(state_dir)
         added = set(report["added"])  # type: ignore[call-overload]
         assert {world.ids[name] for name in ("live", "killed", "missing")} <= added
@@ -173,9 +173,9 @@ async def test_a_log_spoiled_behind_its_header_harms_no_other_and_keeps_its_id_s
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(program, request_id="one", limits=limits)
         other = await sup.start(Command(argv=["sh", "-c", "exit 3"]), request_id="other")
-        await sup.wait(other.id, timeout=10)
+        await sup.wait(other.id, timeout=PATIENCE)
     async with Observer.open(state_dir) as eyes:
-        await eyes.wait(run.id, timeout=10)
+        await eyes.wait(run.id, timeout=PATIENCE)
         spoil(log_of(state_dir, run.id))  # the journal has not got its end yet
         assert {seen.id for seen in (await eyes.list()).runs} == {run.id, other.id}
         await eyes.inspect(run.id)
@@ -183,7 +183,7 @@ async def test_a_log_spoiled_behind_its_header_harms_no_other_and_keeps_its_id_s
     for lost in (False, True):
         if lost:
             remove_journal(state_dir)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await Supervisor.recover(state_dir)
         async with Supervisor.open(state_dir) as sup:
             await sup.reconcile()
@@ -198,7 +198,7 @@ async def test_a_folder_of_logs_that_cannot_be_looked_into_refuses_starts_by_nam
     """It may hold any request id.  Reading goes on, and all is well once it is back."""
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=10)
+        await sup.wait(run.id, timeout=PATIENCE)
     shard = state_dir / "runs" / "0000"
     shard.rename(state_dir / "moved")
     shard.write_bytes(b"junk")
@@ -222,7 +222,7 @@ async def test_an_intent_that_was_never_committed_is_swept(state_dir: Path, left
     """
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=10)
+        await sup.wait(run.id, timeout=PATIENCE)
         final: RunView = await sup.inspect(run.id)
     path = log_of(state_dir, run.id)
     orphan = path.with_name("00000000000000zz.a1.log")

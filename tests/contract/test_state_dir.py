@@ -21,7 +21,7 @@ async with Supervisor.open(STATE) as sup:
         if event.kind == "output":
             break
     await sup.write_stdin(run.id, b"end\\n")
-    await sup.wait(run.id, timeout=10)
+    await sup.wait(run.id, timeout=60)
 report(run=run.id)
 """
 
@@ -157,7 +157,7 @@ async def test_somebody_elses_directory_is_refused(tmp_path: Path) -> None:
             errors[os.path.basename(path)] = error.to_dict()
     async with Supervisor.open(os.path.dirname(REPORT) + "/own") as sup:
         run = await sup.start(Command(argv=["id", "-u"]))
-        final = await sup.wait(run.id, timeout=10)
+        final = await sup.wait(run.id, timeout=60)
     report(errors=errors, final=final.to_dict())
     """
     facts = host(code, ours, answers, prefix=AS_NOBODY, cwd="/")
@@ -238,7 +238,7 @@ async def test_a_full_disk_starts_nothing_and_spends_no_id(tmp_path: Path) -> No
         logs = [name for _, _, names in os.walk(STATE + "/runs") for name in names]
         os.unlink(STATE + "/ballast")
         run = await sup.start(Command(argv=["true"]), request_id="one")
-        final = await sup.wait(run.id, timeout=10)
+        final = await sup.wait(run.id, timeout=60)
     ballast = os.open(STATE + "/ballast", os.O_WRONLY | os.O_CREAT)
     try:
         while os.write(ballast, b"x" * 4096):
@@ -291,7 +291,7 @@ async def test_a_full_disk_leaves_reading_and_stop_at_work_with_no_owner_alive(t
     code = """
     async with Supervisor.open(STATE) as sup:
         done = await sup.start(Command(argv=["sh", "-c", "exit 7"]))
-        await sup.wait(done.id, timeout=10)
+        await sup.wait(done.id, timeout=60)
         run = await sup.start(Command(argv=["sleep", "3131"]))
     ballast = fill_disk()
     async with Observer.open(STATE) as eyes:

@@ -13,6 +13,7 @@ import pytest
 
 from durable_supervisor import Command, ErrorCode, Supervisor, SupervisorError
 from tests.contract.hosts import check_error, host, open_error, works
+from tests.support import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ async def test_a_relative_path_is_fixed_at_open(tmp_path: Path, monkeypatch: pyt
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
         run = await sup.start(Command(argv=["pwd"]))
-        await sup.wait(run.id, timeout=10)
+        await sup.wait(run.id, timeout=PATIENCE)
         page = await sup.events(run.id)
     assert [one.text for one in page.events if one.kind == "output"] == [f"{tmp_path}/elsewhere\n"]
 

@@ -96,7 +96,8 @@ async def test_deafness_to_term_costs_the_grace_and_is_told(runs: Runs, marker: 
 
 async def test_obedience_is_cancelled_with_its_own_exit_code(runs: Runs, tmp_path: Path) -> None:
     saved = tmp_path / "saved"
-    run = await runs.sh(f"trap 'echo saved > {saved}; exit 0' TERM; echo ready; while :; do sleep .05; done")
+    script = f"trap 'echo saved > {saved}; exit 0' TERM; echo ready; while :; do sleep .05; done"
+    run = await runs.sh(script, grace=PATIENCE)
     await runs.printed(run, b"ready")
     outcome = await stopped(runs, run.id)
     assert saved.read_text() == "saved\n"
@@ -109,7 +110,11 @@ async def test_the_leaders_obedience_is_not_the_end(runs: Runs, marker: Marker) 
         f"trap 'exit 0' TERM; (trap '' TERM; echo ready; while :; do sleep .1; done) & wait # {marker}"
     )
     await runs.printed(run, b"ready")
-    outcome = await stopped(runs, run.id, grace=0.5)
+    stopping = asyncio.create_task(stopped(runs, run.id, grace=PATIENCE))
+    await runs.event(run, Kind.PROGRAM_EXITED)
+    assert marker.alive()
+    await runs.sup.stop(run.id, grace=0)
+    outcome = await stopping
     gone(marker)
     assert outcome == Outcome(OutcomeKind.CANCELLED, code=0)
 
@@ -135,7 +140,8 @@ async def test_an_impatient_second_stop_shortens_the_grace(runs: Runs, marker: M
 
 
 async def test_two_stops_at_once_get_a_receipt_each(runs: Runs, marker: Marker) -> None:
-    run = await runs.sh(f"trap 'sleep .2; exit 3' TERM; echo ready; while :; do sleep .05; done # {marker}")
+    script = f"trap 'sleep .2; exit 3' TERM; echo ready; while :; do sleep .05; done # {marker}"
+    run = await runs.sh(script, grace=PATIENCE)
     await runs.printed(run, b"ready")
     receipts = await asyncio.gather(*(runs.sup.stop(run.id) for _ in range(2)))
     gone(marker)
@@ -254,7 +260,7 @@ async def test_a_shutdown_is_bounded_and_names_what_it_could_not_confirm(runs: R
     worker = await runs.worker(stuck.id)
     signal_process(worker, signal.SIGSTOP)
     async with asyncio.timeout(60):
-        report = await runs.sup.shutdown(timeout=1)
+        report = await runs.sup.shutdown(timeout=5)  # which the obedient one needs a hundredth of
     assert (report.stopped, report.unconfirmed) == ([obedient.id], [stuck.id])
     signal_process(worker, signal.SIGCONT)
     eventually(lambda: not marker.alive())
@@ -297,7 +303,7 @@ async def test_with_tree_completion_the_run_lasts_until_the_tree_is_empty(runs: 
 
 
 async def test_a_tree_that_outlives_its_leader_can_be_timed_out(runs: Runs, marker: Marker) -> None:
-    run = await runs.sh(f"sleep {marker} >/dev/null & exit 0", completion="tree", timeout=0.4)
+    run = await runs.sh(f"sleep {marker} >/dev/null & exit 0", completion="tree", timeout=2)
     receipt = await runs.receipt(run)
     gone(marker)
     assert receipt["outcome"] == {"kind": "timed_out", "code": 0, "signal": None}

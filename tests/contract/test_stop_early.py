@@ -53,7 +53,7 @@ async def test_a_term_to_the_worker_right_after_the_release_is_not_lost(
         worker = await eventually_async(lambda: standing_still(sup))
         os.kill(worker, signal.SIGTERM)
         os.kill(worker, signal.SIGCONT)
-        final = await sup.wait((await starting).id, timeout=10)
+        final = await sup.wait((await starting).id, timeout=PATIENCE)
         assert final.receipt is not None
         assert final.receipt["stop"]["reason"] == "worker_terminated"  # type: ignore[index]
 
@@ -67,6 +67,7 @@ async def test_a_stop_while_a_large_stdin_is_handed_over_comes_behind_it(
         starting = asyncio.create_task(sup.start(Command(argv=["wc", "-c"], stdin=bytes(3_000_000))))
         [(worker, _)] = await eventually_async(lambda: stopped(state_dir))
         [run] = (await sup.list()).runs
+        await eventually_async(lambda: run.id in sup._dispatcher.links)
         stopping = asyncio.create_task(sup.stop(run.id, timeout=PATIENCE))
         await eventually_async(lambda: sup._dispatcher.links[run.id]._asked)
         os.kill(worker, signal.SIGCONT)

@@ -25,6 +25,7 @@ from durable_supervisor.model.events import Event, Kind
 from durable_supervisor.runlog.format import RECORD_MAGIC, SYNC
 from tests.contract.hosts import check_error, flip, kill_run, log_of
 from tests.contract.runs import Runs, check_gapless, open_runs
+from tests.support import PATIENCE
 
 # Damage to the log of an open run, whose worker is gone.
 
@@ -149,7 +150,7 @@ async def test_damaged_logs_of_open_runs_harm_only_themselves(state_dir: Path) -
             assert not seen.retryable
             check_kept(name, before[name], await read_all(runs.sup, seen.id))
             with pytest.raises(SupervisorError) as caught:
-                await runs.sup.wait(seen.id, timeout=1)
+                await runs.sup.wait(seen.id, timeout=PATIENCE)
             check_error(caught.value, ErrorCode.OUTCOME_UNKNOWN)
             same = await runs.sup.start(
                 Command(argv=list(seen.argv), stdin="open"),
@@ -161,7 +162,7 @@ async def test_damaged_logs_of_open_runs_harm_only_themselves(state_dir: Path) -
             good = started[str(number)]
             assert (await runs.sup.inspect(good.id)).state is RunState.RUNNING
             await runs.sup.write_stdin(good.id, b"\n")
-            final = await runs.sup.wait(good.id, timeout=10)
+            final = await runs.sup.wait(good.id, timeout=PATIENCE)
             assert final.state is RunState.FINISHED
             assert final.log_health is None
         fresh = await runs.sh("exit 0")
@@ -228,7 +229,7 @@ async def test_damaged_logs_of_settled_runs_change_no_outcome(state_dir: Path) -
         for name, was in ended.items():
             seen = await runs.sup.inspect(was.id)
             assert (seen.state, seen.outcome, seen.receipt) == (was.state, was.outcome, was.receipt), name
-            assert (await runs.sup.wait(was.id, timeout=1)).outcome == was.outcome
+            assert (await runs.sup.wait(was.id, timeout=PATIENCE)).outcome == was.outcome
             events = await read_all(runs.sup, was.id)
             assert [one.seq for one in events] == sorted({one.seq for one in events})
             again = {one.seq: one for one in events if one.kind != Kind.OUTPUT_DROPPED}
@@ -300,7 +301,7 @@ async def test_one_bit_in_a_records_length_does_not_hide_the_receipt_behind_it(s
     path = log_of(state_dir, run.id)
     async with Observer.open(state_dir) as seen:
         await seen.write_stdin(run.id, b"\n")
-        final = await seen.wait(run.id, timeout=10)
+        final = await seen.wait(run.id, timeout=PATIENCE)
         assert final.outcome is not None
         assert final.outcome.code == 6
     whole = path.read_bytes()

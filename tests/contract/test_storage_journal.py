@@ -19,7 +19,7 @@ from durable_supervisor import (
 )
 from tests.contract.hosts import open_error
 from tests.contract.runs import open_runs
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 # The journal itself.
 
@@ -60,7 +60,7 @@ async def test_a_corrupt_journal_starts_nothing_and_is_kept(state_dir: Path, wha
 async def test_a_fifo_or_directory_in_the_journals_place_is_refused(state_dir: Path) -> None:
     for make in (os.mkfifo, os.mkdir):
         make(state_dir / "journal.db")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await open_error(state_dir, ErrorCode.STATE_DIR_REFUSED)
         path = state_dir / "journal.db"
         path.rmdir() if path.is_dir() else path.unlink()
@@ -72,7 +72,7 @@ async def test_a_stale_wal_of_a_deleted_journal_is_never_replayed(state_dir: Pat
     """A new directory's journal must not take up what another one had left behind."""
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=10)
+        await sup.wait(run.id, timeout=PATIENCE)
         copies = {name: (state_dir / name).read_bytes() for name in ("journal.db-wal", "journal.db-shm")}
     assert copies["journal.db-wal"]
     shutil.rmtree(state_dir / "runs")
@@ -120,7 +120,7 @@ async def test_files_that_are_none_of_ours_are_left_alone(state_dir: Path) -> No
         path.write_text("mine")
     (state_dir / "runs" / "0000" / "dangling.a1.log").symlink_to("nowhere")
     os.mkfifo(state_dir / "runs" / "0000" / "0123456789abcdef.a1.log")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         async with open_runs(state_dir) as runs:
             await runs.wait(await runs.sh("exit 0"))
             assert len((await runs.sup.list()).runs) == 2
@@ -152,7 +152,7 @@ async def test_an_end_that_the_journal_does_not_take_is_told_all_the_same_and_ha
         await eventually_async(lambda: runs.sup.capacity().held == 1)
         assert await told_of(runs.sup) == Counter(set(ids) - {ids[3]})
         assert {seen.state for seen in (await runs.sup.list()).runs} == {RunState.FINISHED}
-        seen = await runs.sup.wait(ids[3], timeout=10)
+        seen = await runs.sup.wait(ids[3], timeout=PATIENCE)
         assert seen == await runs.sup.inspect(ids[3])
         await runs.sup.journal.write(lambda conn: conn.execute("DROP TRIGGER refused"))
         await eventually_async(lambda: runs.sup.capacity().held == 0)

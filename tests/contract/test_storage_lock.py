@@ -12,24 +12,27 @@ import pytest
 from durable_supervisor import Command, ErrorCode, RunState, SupervisorError
 from tests.contract.hosts import check_error
 from tests.contract.runs import Runs, open_runs
+from tests.support import eventually_async
 
 LOCKER = """
 import sqlite3, sys, time
 conn = sqlite3.connect(sys.argv[1], isolation_level=None)
 conn.execute("BEGIN IMMEDIATE")
 print("held", flush=True)
-time.sleep(float(sys.argv[2]))
+until = time.monotonic() + float(sys.argv[2])
+sys.stdin.readline()
+time.sleep(max(0.0, until - time.monotonic()))
 conn.execute("ROLLBACK")
-print("let go", flush=True)
 """
 
 
 class Locker:
-    """Another program that holds the journal's write lock."""
+    """Another program that holds the journal's write lock: for so long, and until it is told to let go."""
 
     def __init__(self, state_dir: Path, seconds: float) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", LOCKER, str(state_dir / "journal.db"), str(seconds)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         assert self.process.stdout is not None
@@ -40,9 +43,13 @@ class Locker:
 
     def __exit__(self, *exc: object) -> None:
         self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        self.process.communicate()
+
+    def let_go(self) -> None:
+        """Once its time is over."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
 
     @property
     def held(self) -> bool:
@@ -65,8 +72,9 @@ async def test_a_lock_held_for_six_seconds_loses_nothing(tmp_path: Path, runs: R
         assert locker.held, "reading, controls and the end need no lock"
         assert not ledger.exists(), "nothing runs before its intent is committed"
         assert not any(one.done() for one in starts)
+        locker.let_go()
         answers = await asyncio.gather(*starts)
-        assert not locker.held
+        await eventually_async(lambda: not locker.held)
     assert len({one.id for one in answers}) == 2
     for one in answers:
         await runs.wait(one)
@@ -96,7 +104,8 @@ async def test_a_lock_held_too_long_is_busy_and_the_id_is_not_spent(
 async def test_opening_waits_for_the_lock_too(state_dir: Path) -> None:
     async with open_runs(state_dir) as runs:
         run = await runs.sh("sleep 0.3; exit 4")
-    with Locker(state_dir, 1.5):
+    with Locker(state_dir, 1.5) as locker:
+        locker.let_go()
         async with open_runs(state_dir) as runs:
             final = await runs.wait(run)
     assert (final.state, final.outcome and final.outcome.code) == (RunState.FINISHED, 4)

@@ -14,7 +14,7 @@ from durable_supervisor import Command, ErrorCode, Limits, RunState, Terminal
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.run import Run
 from tests.contract.hosts import host, refused
-from tests.contract.runs import Marker, Runs, appear, gone
+from tests.contract.runs import Marker, Runs, appear, gone, state_of, with_argument
 from tests.contract.test_state_dir import ROOT_ONLY, in_a_mount_namespace
 from tests.support import PATIENCE, eventually_async
 
@@ -63,16 +63,22 @@ def count(counter: Path) -> int:
         return 0
 
 
-async def blocked(counter: Path, above: int, still: float = STILL) -> int:
-    """Wait until it has written more than ``above``, and then nothing for a while; how much."""
-    seen, since = -1, time.monotonic()
+async def blocked(runs: Runs, run: Run, counter: Path, above: int, still: float = STILL) -> int:
+    """Wait until it has written more than ``above``, and then nothing for a while; how much.
+
+    Nor has it wished to, or its worker to read: whoever merely gets no processor does not sleep.
+    """
+    worker = (await runs.worker(run.id)).pid
+    seen, since, looks = -1, 0.0, 0
 
     def stands() -> bool:
-        nonlocal seen, since
-        now = count(counter)
-        if now != seen:
-            seen, since = now, time.monotonic()
-        return now > above and time.monotonic() - since > still
+        nonlocal seen, since, looks
+        now, writers = count(counter), with_argument(str(counter))
+        asleep = writers and all(state_of(pid) == "S" for pid in (worker, *writers))
+        if now != seen or not asleep:
+            seen, since, looks = now, time.monotonic(), 0
+        looks += 1
+        return now > above and looks > 5 and time.monotonic() - since > still
 
     await eventually_async(stands, timeout=PATIENCE, message="it went on writing")
     return seen
@@ -82,13 +88,13 @@ async def blocked(counter: Path, above: int, still: float = STILL) -> int:
 async def test_it_blocks_and_goes_on(runs: Runs, tmp_path: Path, pty: bool) -> None:
     counter = tmp_path / "counter"
     run = await windowed(runs, writer(counter), pty=Terminal() if pty else None)
-    first = await blocked(counter, 0)
+    first = await blocked(runs, run, counter, 0)
     assert WINDOW <= first <= WINDOW + PIPE + 4096
     assert len(await runs.output(run)) == WINDOW
     for _ in range(3):
         consumed = len(await runs.output(run))
         await runs.sup.acknowledge(run.id, stdout=consumed)
-        await blocked(counter, first)
+        await blocked(runs, run, counter, first)
         first = count(counter)
         assert len(await runs.output(run)) == consumed + WINDOW
     await runs.sup.stop(run.id)
@@ -99,12 +105,12 @@ async def test_each_stream_for_itself(runs: Runs, tmp_path: Path) -> None:
     """What is said of the one does not count for the other."""
     out, err = tmp_path / "out", tmp_path / "err"
     run = await windowed(runs, ["sh", "-c", f"{shlex.join(writer(out))} & exec {shlex.join(writer(err, 2))}"])
-    first = (await blocked(out, 0), await blocked(err, 0))
+    first = (await blocked(runs, run, out, 0), await blocked(runs, run, err, 0))
     await runs.sup.acknowledge(run.id, stderr=WINDOW)
-    assert await blocked(err, first[1]) == first[1] + WINDOW
+    assert await blocked(runs, run, err, first[1]) == first[1] + WINDOW
     assert count(out) == first[0]
     await runs.sup.acknowledge(run.id, stdout=WINDOW)
-    assert await blocked(out, first[0]) == first[0] + WINDOW
+    assert await blocked(runs, run, out, first[0]) == first[0] + WINDOW
     await runs.sup.stop(run.id)
 
 
@@ -112,13 +118,13 @@ async def test_words_that_change_nothing(runs: Runs, tmp_path: Path) -> None:
     """Less than before, more than there is, the same again, and for a run that has no window."""
     counter = tmp_path / "counter"
     run = await windowed(runs, writer(counter))
-    first = await blocked(counter, 0)
+    first = await blocked(runs, run, counter, 0)
     await runs.sup.acknowledge(run.id, stdout=1 << 60, stderr=5)  # all there is by now, not what will be
-    second = await blocked(counter, first)
+    second = await blocked(runs, run, counter, first)
     assert second == first + WINDOW
     for word in (0, WINDOW, WINDOW - 1):
         await runs.sup.acknowledge(run.id, stdout=word)
-    assert await blocked(counter, 0) == second
+    assert await blocked(runs, run, counter, 0) == second
     await runs.sup.stop(run.id)
     await runs.sup.acknowledge(run.id, stdout=1)
     other = await runs.sh("true")
@@ -152,10 +158,11 @@ async def test_what_is_held_back_is_read_in_the_end(runs: Runs, tmp_path: Path) 
 async def test_what_a_leader_leaves_behind(runs: Runs, tmp_path: Path, completion: str) -> None:
     """With the leader's end the run is over, or goes on: then so does the window."""
     counter = tmp_path / "counter"
-    argv = ["sh", "-c", f"trap '' TERM; {shlex.join(writer(counter))} & exit 3"]
+    enough = f'while [ "0$(cat {counter} 2>/dev/null)" -lt {WINDOW} ]; do sleep 0.02; done'
+    argv = ["sh", "-c", f"trap '' TERM; {shlex.join(writer(counter))} & {enough}; exit 3"]
     run = await windowed(runs, argv, completion=completion, limits={"grace": 0.1})
     if completion == "tree":
-        assert await blocked(counter, 0) <= WINDOW + PIPE + 4096
+        assert await blocked(runs, run, counter, 0) <= WINDOW + PIPE + 4096
         assert len(await runs.output(run)) == WINDOW
         await runs.sup.stop(run.id)
     receipt = await runs.receipt(run)
@@ -207,9 +214,9 @@ async def test_a_stop_lets_out_what_it_has_to_say(runs: Runs, tmp_path: Path) ->
 
 async def test_the_idle_timer_waits_with_it(runs: Runs, tmp_path: Path) -> None:
     """Who is held back is not silent; who has been let go, and says nothing, is."""
-    counter, total, idle = tmp_path / "counter", WINDOW * 4, 0.6
+    counter, total, idle = tmp_path / "counter", WINDOW * 4, 2.5  # going on takes some of it
     run = await windowed(runs, writer(counter, total=total), limits={"idle_timeout": idle})
-    await blocked(counter, 0, still=idle * 1.5)
+    await blocked(runs, run, counter, 0, still=idle * 1.5)
     assert (await runs.sup.inspect(run.id)).state is RunState.RUNNING
     for consumed in range(WINDOW, total + 1, WINDOW):
         await runs.sup.acknowledge(run.id, stdout=consumed)

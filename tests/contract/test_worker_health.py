@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import resource
 import signal
 import socket
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from durable_supervisor.model.events import Kind
 from durable_supervisor.model.outcome import Outcome, OutcomeKind
 from durable_supervisor.supervisor.observer import Observer
 from tests.contract.peers import Peer
-from tests.contract.runs import Marker, Runs, appear, gone
+from tests.contract.runs import Marker, Runs, appear, gone, rests, sleeping
 from tests.support import eventually_async
 
 # Only the calling thread ends (exit(2), not exit_group(2)).
@@ -27,25 +25,6 @@ import ctypes, threading, time
 threading.Thread(target=lambda: (print("alone", flush=True), time.sleep(3131))).start()
 ctypes.CDLL(None).syscall({LEAVE}, 0)
 """
-
-
-def wake_ups(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("voluntary_ctxt_switches"):
-            return int(line.split()[1])
-    raise AssertionError("no such line")
-
-
-async def rests(runs: Runs, run_id: str) -> None:
-    """Nearly asleep for half a second."""
-    pid = (await runs.worker(run_id)).pid
-
-    async def quiet() -> bool:
-        before = wake_ups(pid)
-        await asyncio.sleep(0.3)  # the time that is measured
-        return wake_ups(pid) - before < 6
-
-    await eventually_async(quiet, message="the worker never rests")
 
 
 @pytest.mark.parametrize(
@@ -67,18 +46,9 @@ async def test_a_waiting_worker_sleeps(
 ) -> None:
     run = await runs.sh(script.format(m=marker), **options)
     appear(marker, 1)
-    await rests(runs, run.id)
+    await rests((await runs.worker(run.id)).pid)
     await runs.sup.stop(run.id, grace=0)
     gone(marker)
-
-
-def sleeps(marker: Marker) -> bool:
-    """Has the script come to its last command?  A shell forked for an earlier one has the marker too."""
-    names = []
-    for pid in marker.alive():
-        with suppress(FileNotFoundError, ProcessLookupError):
-            names.append(Path(f"/proc/{pid}/comm").read_text())
-    return "sleep\n" in names
 
 
 async def test_connections_leave_nothing_behind(runs: Runs, marker: Marker) -> None:
@@ -93,7 +63,7 @@ async def test_connections_leave_nothing_behind(runs: Runs, marker: Marker) -> N
     half_closed.socket.shutdown(socket.SHUT_WR)
     await eventually_async(lambda: len(os.listdir(f"/proc/{pid}/fd")) <= before)
     half_closed.close()
-    await rests(runs, run.id)
+    await rests((await runs.worker(run.id)).pid)
     await runs.sup.stop(run.id)
     gone(marker)
 
@@ -105,8 +75,8 @@ async def test_a_crowd_of_peers_leaves_descriptors_for_the_run(runs: Runs, marke
     resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (48, 48))
     await runs.sup.write_stdin(run.id, b"\n")
     crowd = [Peer(path) for _ in range(50)]
-    await eventually_async(lambda: sleeps(marker))
-    await rests(runs, run.id)
+    await eventually_async(lambda: sleeping(marker))
+    await rests((await runs.worker(run.id)).pid)
     for peer in crowd:
         peer.close()
     await runs.sup.stop(run.id)
@@ -124,7 +94,7 @@ async def test_a_worker_that_gets_no_thread_syncs_by_itself(runs: Runs, marker: 
     limit = virtual + 5 * 1024 * 1024
     resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
     await runs.sup.write_stdin(run.id, b"\n")
-    await eventually_async(lambda: sleeps(marker))
+    await eventually_async(lambda: sleeping(marker))
     await runs.sup.stop(run.id)
     gone(marker)
     receipt = await runs.receipt(run)

@@ -18,7 +18,7 @@ from durable_supervisor import (
 )
 from tests.contract.hosts import kill_run, refused
 from tests.contract.runs import Marker
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 JOURNAL = ("journal.db", "journal.db-wal", "journal.db-shm")
 
@@ -65,7 +65,7 @@ async def a_world(state_dir: Path, marker: Marker) -> AsyncIterator[World]:
     async with Supervisor.open(state_dir) as sup:
         for request_id in ("ended", "live", "killed", "missing"):
             await world.send(sup, request_id)
-        await sup.wait(world.ids["ended"], timeout=10)
+        await sup.wait(world.ids["ended"], timeout=PATIENCE)
         killed = await sup.inspect(world.ids["killed"])
         eventually(lambda: len(world.ledger.read_text().split()) == 3)
     await kill_run(killed)
@@ -98,7 +98,7 @@ async def check_readable(world: World) -> None:
         assert page.end
         follower = [event async for event in seen.follow(world.ids["ended"])]
         assert follower == page.events
-        final = await seen.wait(world.ids["ended"], timeout=5)
+        final = await seen.wait(world.ids["ended"], timeout=PATIENCE)
         assert final.receipt == ended.receipt
 
 
@@ -124,7 +124,7 @@ async def check_recovered(world: World, report: dict[str, object]) -> None:
         retried = await world.send(sup, "missing")
         assert (retried.id, retried.attempt, retried.state) == (world.ids["missing"], 2, RunState.NOT_STARTED)
         fresh = await world.send(sup, "fresh")
-        await sup.wait(fresh.id, timeout=10)
+        await sup.wait(fresh.id, timeout=PATIENCE)
         assert fresh.id not in list(world.ids.values())[:-1]
         stopped = await sup.stop(world.ids["live"])
         assert stopped.confirmed
