@@ -33,9 +33,7 @@ PAGES = SMALLEST // PAGE_BYTES
 
 @pytest.fixture
 def merger() -> Merger:
-    made = prepare(3)
-    assert made is not None
-    return made
+    return prepared()
 
 
 def in_child(work: Callable[[], bool]) -> int:
@@ -47,6 +45,22 @@ def in_child(work: Callable[[], bool]) -> int:
         finally:
             os._exit(2)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def in_fresh_interpreter(work: Callable[[], None]) -> None:
+    """What is about all the memory of a process: as workers are, and not this one.
+
+    Thousands of tests have left their memory here, and the list of it may be longer than a `Merger` reads.
+    """
+    call = f"from {__name__} import {work.__name__} as work; work()"
+    done = subprocess.run([sys.executable, "-c", call], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def prepared() -> Merger:
+    made = prepare(3)
+    assert made is not None
+    return made
 
 
 def make_image(merger: Merger) -> None:
@@ -62,8 +76,8 @@ def make_image(merger: Merger) -> None:
 def room_for_objects() -> list[bytes]:
     """Free places of every size, among ones that are taken.
 
-    Thousands of tests may leave this process without any.  Then each small object has the interpreter map
-    another part of its heap, which goes with the object: just after the look at it, say.
+    Without any, each small object may have the interpreter map another part of its heap, which goes with the
+    object: just after the look at it, say.
     """
     made = [bytes(size) for size in range(480) for _ in range(20)]
     del made[::2]
@@ -216,15 +230,11 @@ def refuse(number: int) -> None:
 
 
 def test_a_whole_interpreter_is_put_upon_the_image_of_its_sibling() -> None:
-    """A fresh one, as workers are, and not this one, in which thousands of tests have left their memory."""
-    call = f"from {__name__} import share_a_whole_interpreter as share; share()"
-    done = subprocess.run([sys.executable, "-c", call], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    in_fresh_interpreter(share_a_whole_interpreter)
 
 
 def share_a_whole_interpreter() -> None:
-    merger = prepare(3)
-    assert merger is not None
+    merger = prepared()
     make_image(merger)
 
     def goes_on() -> bool:
@@ -272,7 +282,12 @@ def test_an_image_without_a_first_page_has_no_rows() -> None:
     os.close(fd)
 
 
-def test_a_second_thread_is_left_in_peace(merger: Merger) -> None:
+def test_a_second_thread_is_left_in_peace() -> None:
+    in_fresh_interpreter(leave_a_second_thread_in_peace)
+
+
+def leave_a_second_thread_in_peace() -> None:
+    merger = prepared()
     make_image(merger)
 
     def with_thread() -> bool:
@@ -289,10 +304,13 @@ def test_a_second_thread_is_left_in_peace(merger: Merger) -> None:
     assert in_child(with_thread) == 0
 
 
-def test_memory_that_goes_just_after_the_look_at_it_costs_no_more_than_a_try(
-    merger: Merger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_goes_just_after_the_look_at_it_costs_no_more_than_a_try() -> None:
     """As the interpreter gives back a part of its heap: `private` stands for that."""
+    in_fresh_interpreter(give_memory_back_just_after_the_look_at_it)
+
+
+def give_memory_back_just_after_the_look_at_it() -> None:
+    merger = prepared()
     given_back = [private()]
     looks = merger._regions
 
@@ -305,7 +323,7 @@ def test_memory_that_goes_just_after_the_look_at_it_costs_no_more_than_a_try(
 
     def makes() -> bool:
         _room = room_for_objects()
-        monkeypatch.setattr(merger, "_regions", look)
+        merger._regions = look  # type: ignore[method-assign]
         first = merger.settle(fills=True) or image.is_sealed(merger.fd)
         return not first and any(merger.settle(fills=True) for _ in range(5)) and image.is_sealed(merger.fd)
 
@@ -326,7 +344,12 @@ def test_an_image_that_could_not_be_filled_is_none(merger: Merger) -> None:
     assert in_child(lambda: merger.settle()) == 1
 
 
-def test_who_waits_there_is_woken_by_readiness_time_and_signals(merger: Merger) -> None:
+def test_who_waits_there_is_woken_by_readiness_time_and_signals() -> None:
+    in_fresh_interpreter(wait_for_readiness_time_and_signals)
+
+
+def wait_for_readiness_time_and_signals() -> None:
+    merger = prepared()
     make_image(merger)
 
     def waits() -> bool:
@@ -356,7 +379,12 @@ def test_who_has_nothing_to_share_does_not_wait(merger: Merger) -> None:
     assert in_child(comes_back) == 0
 
 
-def test_a_complete_image_cannot_be_changed_by_anybody(merger: Merger) -> None:
+def test_a_complete_image_cannot_be_changed_by_anybody() -> None:
+    in_fresh_interpreter(try_to_change_a_complete_image)
+
+
+def try_to_change_a_complete_image() -> None:
+    merger = prepared()
     make_image(merger)
     for change in (
         lambda fd: os.pwrite(fd, b"x", PAGE_BYTES),
