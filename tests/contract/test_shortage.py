@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from durable_supervisor import Command, ErrorCode, RunState, Supervisor, SupervisorError
 from tests.contract.runs import Marker, Runs, gone
-from tests.support import PATIENCE, eventually_async, has_next_log
+from tests.support import PATIENCE, eventually, eventually_async, has_next_log
 
 
 async def test_a_worker_short_of_descriptors_goes_on_when_they_come_back(runs: Runs, marker: Marker) -> None:
@@ -67,6 +69,7 @@ async def test_an_opening_may_run_short_of_descriptors_at_any_point(state_dir: P
     """It says so, and leaves nothing behind that would keep the next one out."""
     async with Supervisor.open(state_dir) as sup:
         await sup.wait((await sup.start(Command(argv=["true"]))).id, timeout=PATIENCE)
+    eventually(forgotten_ones_are_gone)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used, refusals = descriptors(), list[SupervisorError]()
     for limit in range(3, max(used) + 100):
@@ -82,6 +85,12 @@ async def test_an_opening_may_run_short_of_descriptors_at_any_point(state_dir: P
     assert {(error.code, error.retryable) for error in refusals} == {(ErrorCode.BUSY, True)}
     async with Supervisor.open(state_dir, wait=0):
         pass
+
+
+def forgotten_ones_are_gone() -> bool:
+    """Supervisors that a test before did not close: of each the journal's thread closes what it has."""
+    gc.collect()
+    return not any(thread.name == "durable-supervisor-journal" for thread in threading.enumerate())
 
 
 def descriptors() -> set[int]:

@@ -43,7 +43,7 @@ class Host:
         command = Command(argv=argv, **options)
         return (await self.sup.start(command, request_id=request_id, limits=limits, **chosen)).to_dict()
 
-    async def wait(self, run: str, timeout: float = 20) -> dict[str, Any]:
+    async def wait(self, run: str, timeout: float = 60) -> dict[str, Any]:
         return (await self.sup.wait(run, timeout=timeout)).to_dict()
 
     async def inspect(self, run: str) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Host:
         ends: dict[str, int] = {}
         for index in range(count):
             run = await self.sup.start(Command(argv=argv), request_id=f"{prefix}-{index}")
-            seen = await self.sup.wait(run.id, timeout=20)
+            seen = await self.sup.wait(run.id, timeout=60)
             outcome = seen.outcome
             word = f"{seen.state.value}:{outcome and outcome.kind.value}:{outcome and outcome.code}"
             ends[word] = ends.get(word, 0) + 1

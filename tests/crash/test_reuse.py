@@ -44,7 +44,7 @@ async def test_a_killed_host_takes_free_workers_along_and_leaves_those_at_work(w
                 eventually(lambda one=one: probe(one) is Liveness.GONE)  # type: ignore[misc]
     assert at_work is not None
     async with Supervisor.open(world.state_dir) as sup:
-        seen = await sup.wait(run, timeout=30)
+        seen = await sup.wait(run, timeout=PATIENCE)
         assert seen.outcome is not None
         assert seen.outcome.code == 8
     eventually(lambda: probe(at_work) is Liveness.GONE)

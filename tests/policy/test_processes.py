@@ -21,7 +21,7 @@ async def test_a_fork_bomb_is_bounded_and_ended_with_nothing_left(
     confined: Confined, hostile: Hostile
 ) -> None:
     needs_group("processes")
-    run = await confined.start([hostile("forks")], Policy(), max_processes=MOST, timeout=20, grace=0.2)
+    run = await confined.start([hostile("forks")], Policy(), max_processes=MOST, timeout=60, grace=0.2)
     worker = await confined.runs.worker(run.id)
     await eventually_async(lambda: living_at_once(worker.pid) >= MOST // 2, message="no bomb")
     counts = [living_at_once(worker.pid) for _ in range(10)]

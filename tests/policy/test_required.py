@@ -92,7 +92,7 @@ async def test_nothing_is_written_and_the_id_is_not_spent(state_dir: Path, tmp_p
 
 async def test_best_effort_goes_without_and_says_so(state_dir: Path, tmp_path: Path) -> None:
     body = """run = await start(sup, "one", enforcement="best_effort")
-    seen = await sup.wait(run["run"], timeout=20)
+    seen = await sup.wait(run["run"], timeout=60)
     report(axis=seen.receipt["enforcement"]["network"])"""
     said = lacking(state_dir, tmp_path, body)["axis"]
     assert (said["requested"], said["applied"], said["mechanism"]) == ("loopback", "none", None)
@@ -194,7 +194,7 @@ async def test_a_user_who_can_make_no_groups(state_dir: Path, tmp_path: Path) ->
         except SupervisorError as error:
             refusal = error.to_dict()
         run = await start("two", privileges="required")
-        seen = await sup.wait(run.id, timeout=20)
+        seen = await sup.wait(run.id, timeout=60)
         report(refusal=refusal, uid=os.geteuid(), enforcement=seen.receipt["enforcement"])
     """
     said = host(code, state_dir, tmp_path, prefix=prefix)

@@ -45,7 +45,7 @@ async with Supervisor.open(STATE) as sup:
         run = await sup.start(Command(argv=["sh", "-c", f"{script}; exit {number}"]))
         if "sleep" in script:
             await sup.stop(run.id, grace=5)
-        seen = await sup.wait(run.id, timeout=20)
+        seen = await sup.wait(run.id, timeout=60)
         events = (await sup.events(run.id)).events
         warned = [event.detail for event in events if event.kind == "run.warning"]
         ends.append([seen.outcome.kind, seen.outcome.code, seen.attempt, warned])

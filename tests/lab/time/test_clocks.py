@@ -26,6 +26,7 @@ from tests.support import PATIENCE, eventually_async
 SECOND = 1_000_000_000
 YEAR = 365 * 86400
 SOURCE = Path(__file__).with_name("clock.c")
+# The short times are those that starting a program, and looking at it, may take on a busy machine.
 HOST = """
 sys.executable = os.environ["LAB_PYTHON"]
 async with Supervisor.open(STATE) as sup:
@@ -34,8 +35,8 @@ async with Supervisor.open(STATE) as sup:
         return (await sup.start(command, request_id=name, limits=Limits(grace=1, **limits))).id
     report(
         asked=await start("asked", "echo up; read line; echo down; exit 5"),
-        bounded=await start("bounded", "echo up; exec sleep 60", timeout=1.5),
-        silent=await start("silent", "echo up; exec sleep 60", idle_timeout=1.0),
+        bounded=await start("bounded", "echo up; exec sleep 60", timeout=5),
+        silent=await start("silent", "echo up; exec sleep 60", idle_timeout=4),
         patient=await start("patient", "echo up; exec sleep 60", idle_timeout=600, timeout=3000),
     )
     await stay()
