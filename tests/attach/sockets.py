@@ -112,4 +112,4 @@ async def serving(supervisor: Supervisor, **options: Any) -> AsyncIterator[Servi
     try:
         yield Service(server.path)
     finally:
-        await server.close(drain=2)
+        await server.close(drain=PATIENCE)

@@ -12,7 +12,7 @@ from durable_supervisor.process.signals import signal_process
 from tests.contract.hosts import refused
 from tests.contract.runs import Marker, appear
 from tests.faces.face import Face, refusing
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 ENDINGS: dict[str, tuple[dict[str, Any], tuple[str, int | None, int | None]]] = {
     "exit 0": ({}, ("exited", 0, None)),
@@ -85,7 +85,7 @@ async def quarantined(face: Face, run: str) -> RunView:
 async def test_a_lost_worker_makes_no_outcome(face: Face) -> None:
     run = await lost(face)
     async with refused(ErrorCode.OUTCOME_UNKNOWN) as caught:
-        await face.sup.wait(run, timeout=20)
+        await face.sup.wait(run, timeout=PATIENCE)
     error, seen = caught(), await quarantined(face, run)
     assert (error.phase, error.retryable) == (Phase.RUN, False)
     evidence: Any = error.details.pop("evidence")

@@ -138,7 +138,7 @@ class Http:
         return str(answer.json()["run_id"])
 
     async def wait(self, run_id: str) -> Any:
-        answer = await self.get(f"/v1/runs/{run_id}/wait?timeout=30")
+        answer = await self.get(f"/v1/runs/{run_id}/wait?timeout=60")
         assert answer.status == 200, answer
         return answer.json()
 

@@ -102,7 +102,7 @@ def test_any_request_gets_a_documented_answer(
     case: schemathesis.Case[Any], session: requests.Session
 ) -> None:
     """Right or wrong, valid or not: a documented status, its document, and never an error of ours."""
-    response = case.call(base_url="http://localhost", session=session, timeout=30)
+    response = case.call(base_url="http://localhost", session=session, timeout=PATIENCE)
     case.validate_response(
         response,
         # The grammar of ids, names and values is the model's, and finer than JSON Schema can say.

@@ -46,7 +46,7 @@ async def test_a_run_from_start_to_end(http: Http) -> None:
     assert again["run_id"] == first["run_id"]
     assert (first["admission"], again["admission"]) == ("new", "existing")
     run = f"/v1/runs/{first['run_id']}"
-    over = document(await http.get(f"{run}/wait?timeout=20"), "inspect")
+    over = document(await http.get(f"{run}/wait?timeout=60"), "inspect")
     assert over["outcome"] == {"kind": "exited", "code": 3, "signal": None}
     assert document(await http.get(f"{run}/inspect"), "inspect")["labels"] == {"a": "b"}
     page = document(await http.get(f"{run}/events"), "page")

@@ -42,7 +42,7 @@ def check_whole(service: Service, runs: list[str], programs: dict[str, int]) -> 
     assert pids(service, runs) == programs
     assert all(running(pid) for pid in programs.values())
     assert service.ask("POST", f"/v1/runs/{runs[0]}/write-stdin", content=b"you\n")[1]["result"] == "written"
-    status, form = service.ask("GET", f"/v1/runs/{runs[0]}/wait?timeout=20")
+    status, form = service.ask("GET", f"/v1/runs/{runs[0]}/wait?timeout=60")
     assert (status, form["state"], form["outcome"]["code"]) == (200, "finished", 3)
     for run in runs[1:]:
         status, form = service.ask("POST", f"/v1/runs/{run}/stop", {"grace": 5})
@@ -202,7 +202,7 @@ def test_a_closed_terminal_does_not_end_it(serve: Serve) -> None:
     service = serve()
     service.process.send_signal(signal.SIGHUP)
     run = service.start("sh", "-c", "grep SigIgn /proc/self/status")
-    assert service.ask("GET", f"/v1/runs/{run}/wait?timeout=20")[0] == 200
+    assert service.ask("GET", f"/v1/runs/{run}/wait?timeout=60")[0] == 200
     ignored = int(output(service, run).split()[-1], 16)
     assert not ignored & 1 << (signal.SIGHUP - 1), "programs get the default"
 
@@ -287,7 +287,7 @@ def test_programs_keep_the_limits_that_the_service_came_with(state_dir: Path) ->
         assert ready[0]["open_files"] > 300
         for _ in range(3):  # by exec, by the zygote, by a worker that waited
             run = service.start("sh", "-c", "ulimit -S -n")
-            service.ask("GET", f"/v1/runs/{run}/wait?timeout=20")
+            service.ask("GET", f"/v1/runs/{run}/wait?timeout=60")
             assert output(service, run).strip() == "300"
     finally:
         service.kill()

@@ -35,7 +35,7 @@ def test_the_figures(serve: Serve) -> None:
     assert ("limit", (("of", "owner_slots"),)) not in first
 
     ended = service.start("sh", "-c", "exit 1", request_id="one")
-    assert service.ask("GET", f"/v1/runs/{ended}/wait?timeout=20")[0] == 200
+    assert service.ask("GET", f"/v1/runs/{ended}/wait?timeout=60")[0] == 200
     service.start("sh", "-c", "exit 1", request_id="one")
     service.ask("POST", "/v1/start", {"command": {"argv": ["true"]}, "request_id": "one"})
     running = [service.start("sleep", "100") for _ in range(2)]

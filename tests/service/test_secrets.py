@@ -20,7 +20,7 @@ def test_nothing_a_caller_gave_is_logged(serve: Serve) -> None:
     status, form = service.ask("POST", "/v1/start", {"command": command, "labels": {"l": env}})
     assert status == 201, form
     run = form["run_id"]
-    assert service.ask("GET", f"/v1/runs/{run}/wait?timeout=20")[1]["outcome"]["code"] == 1
+    assert service.ask("GET", f"/v1/runs/{run}/wait?timeout=60")[1]["outcome"]["code"] == 1
     for path, body in [
         ("/v1/start", {"command": {"argv": [bad], bad: 1}}),
         (f"/v1/runs/{bad}/stop", {}),

@@ -97,7 +97,7 @@ def doctor_says_so(old: Service) -> None:
 
 
 def check_end(service: Service, run: str, outcome: dict[str, object]) -> None:
-    status, form = service.ask("GET", f"/v1/runs/{run}/wait?timeout=20")
+    status, form = service.ask("GET", f"/v1/runs/{run}/wait?timeout=60")
     assert (status, form["state"]) == (200, "finished"), form
     assert {name: form["outcome"][name] for name in outcome} == outcome
     assert form["receipt"]["survivors"] == []
