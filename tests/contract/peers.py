@@ -11,7 +11,7 @@ from pathlib import Path
 from durable_supervisor.model.run import Run
 from durable_supervisor.process.channel import FrameParser, encode_frame
 from tests.contract.runs import Marker, Runs, gone
-from tests.support import eventually_async
+from tests.support import PATIENCE, eventually_async
 
 
 class Peer:
@@ -19,7 +19,7 @@ class Peer:
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(10)
+        self.socket.settimeout(PATIENCE)
         directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
             self.socket.connect(f"/proc/self/fd/{directory}/{path.name}")

@@ -229,7 +229,7 @@ async def test_open_can_be_awaited_too(state_dir: Path) -> None:
     sup = await Supervisor.open(state_dir)
     try:
         run = await sup.start(Command(argv=["true"]), limits=Limits(timeout=60))
-        assert (await sup.wait(run.id, timeout=10)).state is RunState.FINISHED
+        assert (await sup.wait(run.id, timeout=PATIENCE)).state is RunState.FINISHED
     finally:
         await sup.close()
     async with Supervisor.open(state_dir) as sup:
@@ -247,7 +247,7 @@ async def test_a_body_that_raises_still_closes(state_dir: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         await body()
     async with Supervisor.open(state_dir, wait=0) as sup:
-        final = await sup.wait(started[0].id, timeout=10)
+        final = await sup.wait(started[0].id, timeout=PATIENCE)
         assert final.outcome == Outcome(OutcomeKind.EXITED, code=3)
 
 

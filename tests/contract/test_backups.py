@@ -24,7 +24,7 @@ from tests.contract.worlds import (
     remove_journal,
     set_aside,
 )
-from tests.support import eventually
+from tests.support import PATIENCE, eventually
 
 
 async def test_an_old_backup(state_dir: Path, marker: Marker, tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ async def test_an_old_backup(state_dir: Path, marker: Marker, tmp_path: Path) ->
     world = World(state_dir, marker)
     async with Supervisor.open(state_dir) as sup:
         await world.send(sup, "ended")
-        await sup.wait(world.ids["ended"], timeout=10)
+        await sup.wait(world.ids["ended"], timeout=PATIENCE)
     set_aside(state_dir, tmp_path / "backup")
     async with Supervisor.open(state_dir) as sup:
         for request_id in ("live", "killed", "missing"):
@@ -74,7 +74,7 @@ async def test_a_backup_put_beside_a_newer_wal(state_dir: Path, marker: Marker, 
     world = World(state_dir, marker)
     async with Supervisor.open(state_dir) as sup:
         await world.send(sup, "ended")
-        await sup.wait(world.ids["ended"], timeout=10)
+        await sup.wait(world.ids["ended"], timeout=PATIENCE)
     set_aside(state_dir, tmp_path / "backup")
     async with Supervisor.open(state_dir) as sup:
         await world.send(sup, "live")
@@ -96,7 +96,7 @@ async def test_a_backup_put_beside_a_newer_wal(state_dir: Path, marker: Marker, 
             assert (await world.send(sup, request_id)).id == world.ids[request_id]
         listed = {view.request_id: view.id for view in (await sup.list(limit=100)).runs}
         assert listed == world.ids
-        await sup.shutdown(timeout=10)
+        await sup.shutdown(timeout=PATIENCE)
     assert sorted(world.ledger.read_text().split()) == sorted(world.ids)
 
 
@@ -133,7 +133,7 @@ async def test_a_backup_from_before_a_second_attempt(state_dir: Path, tmp_path: 
     async with Supervisor.open(state_dir) as sup:
         second = await sup.start(command, request_id="one")
         assert (second.id, second.attempt) == (first.id, 2)
-        await sup.wait(second.id, timeout=10)
+        await sup.wait(second.id, timeout=PATIENCE)
     remove_journal(state_dir)
     for path in (tmp_path / "backup").iterdir():
         shutil.copy(path, state_dir / path.name)
@@ -152,7 +152,7 @@ async def test_another_directorys_journal(state_dir: Path, marker: Marker, tmp_p
         async with Supervisor.open(other) as sup:
             for number in range(6):
                 run = await sup.start(Command(argv=["true"]), request_id=f"theirs-{number}")
-                await sup.wait(run.id, timeout=10)
+                await sup.wait(run.id, timeout=PATIENCE)
         remove_journal(state_dir)
         for name in JOURNAL:
             if (other / name).exists():

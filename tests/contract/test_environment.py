@@ -104,7 +104,7 @@ async def main():
     async with Supervisor.open(sys.argv[1]) as sup:
         run = await sup.start(Command(argv=["true"]))
         print(json.dumps(run.to_dict()))
-        await sup.wait(run.id, timeout=10)
+        await sup.wait(run.id, timeout=60)
 asyncio.run(main())
 """
     run = await runs.start(

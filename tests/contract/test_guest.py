@@ -208,7 +208,7 @@ async def watchdog():
         last[0] = now
 async with Supervisor.open(STATE) as sup:
     warm = await sup.start(Command(argv=["true"]))
-    await sup.wait(warm.id, timeout=10)
+    await sup.wait(warm.id, timeout=60)
     task = asyncio.ensure_future(watchdog())
     await asyncio.sleep(0)
     last[0] = time.thread_time()
@@ -283,7 +283,7 @@ report(run=run.id)
 
     async def later() -> None:
         async with Observer.open(state_dir) as seen:
-            final = await seen.wait(run_id, timeout=10)
+            final = await seen.wait(run_id, timeout=PATIENCE)
             assert final.outcome is not None
             assert final.outcome.code == 3
 
@@ -328,10 +328,10 @@ async with Supervisor.open(STATE) as sup, Observer.open(STATE) as seen:
     with open(REPORT) as file:
         codes = json.load(file)["codes"]
     await sup.write_stdin(run.id, b"\\n")
-    final = await sup.wait(run.id, timeout=10)
-    event = await asyncio.wait_for(following, 10)
+    final = await sup.wait(run.id, timeout=60)
+    event = await asyncio.wait_for(following, 60)
     other = await sup.start(Command(argv=["true"]))
-    await sup.wait(other.id, timeout=10)
+    await sup.wait(other.id, timeout=60)
 report(codes=codes, status=status, second=second, code=final.outcome.code, event=event.kind)
 """
     facts = host(code, state_dir, tmp_path)
@@ -361,7 +361,7 @@ await stay()
 
     async def later() -> None:
         async with Supervisor.open(state_dir, wait=2) as sup:
-            final = await sup.wait(facts["run"], timeout=10)
+            final = await sup.wait(facts["run"], timeout=PATIENCE)
             assert final.outcome is not None
             assert final.outcome.code == 6
         log = str(log_of(state_dir, facts["run"]))

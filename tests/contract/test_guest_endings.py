@@ -69,7 +69,7 @@ async def test_closing_finishes_what_was_begun(state_dir: Path, marker: Marker) 
 async def test_use_after_close_is_refused_by_every_verb(state_dir: Path) -> None:
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=10)
+        await sup.wait(run.id, timeout=PATIENCE)
     seen = Observer.open(state_dir)
     await seen.close()
     calls: list[Any] = [
@@ -121,7 +121,7 @@ async def test_shutdown_stops_all_and_names_what_it_could_not_confirm(runs: Runs
         os.kill(pid, signal.SIGCONT)
     # The stop that it could not answer was heard all the same.
     async with Observer.open(runs.state_dir) as seen:
-        final = await seen.wait(stuck.id, timeout=10)
+        final = await seen.wait(stuck.id, timeout=PATIENCE)
         assert final.outcome is not None
         assert final.outcome.kind.value == "cancelled"
     gone(marker)
@@ -217,7 +217,7 @@ async def test_a_hundred_starts_leak_nothing(state_dir: Path) -> None:
 async def test_opening_and_closing_leaks_nothing(state_dir: Path) -> None:
     async with Supervisor.open(state_dir) as sup:
         run = await sup.start(Command(argv=["true"]))
-        await sup.wait(run.id, timeout=10)
+        await sup.wait(run.id, timeout=PATIENCE)
     gc.collect()  # what the tests before have left is not to be taken for ours
     before = len(descriptors())
     for _ in range(15):

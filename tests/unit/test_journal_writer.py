@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.journal import meta, runs
+from durable_supervisor.journal import calls, meta, runs
 from durable_supervisor.journal.calls import FEW, PATIENCE_SECONDS
 from durable_supervisor.journal.checkpoints import CALLS
 from durable_supervisor.journal.connection import Journal
@@ -110,8 +110,11 @@ async def test_idle_work_is_patient_calls_once_they_are_worth_it(journal: Journa
     assert journal.commits == commits + 1
 
 
-async def test_who_comes_alone_leaves_patient_calls_their_end(journal: Journal) -> None:
+async def test_who_comes_alone_leaves_patient_calls_their_end(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where that comes while the lone one is at work: they go behind it."""
+    monkeypatch.setattr(calls, "PATIENCE_SECONDS", 1.0)  # longer than others may have the processor
     await journal.write(put("intent"))
     await at_rest(journal)
     commits, may_end = journal.commits, threading.Event()
