@@ -11,8 +11,9 @@ import pytest
 from tests.contract.hosts import HostScript
 from tests.support import PATIENCE, eventually
 
-PRELUDE = """
+PRELUDE = f"""
 import durable_supervisor
+PATIENCE = {PATIENCE}  # each may have to load all it needs while the others do
 HERE = os.path.dirname(STATE)
 def script(text):
     return Command(argv=["sh", "-c", text], cwd=HERE)
@@ -24,14 +25,14 @@ COUNTING = script(
 """
 
 OWNER = """
-async with durable_supervisor.open(STATE) as host:
+async with durable_supervisor.open(STATE, wait=PATIENCE) as host:
     run = await host.start(COUNTING, request_id="count")
     report(role=host.role, run=run.id)
     await stay()
 """
 
 SHARER = """
-async with durable_supervisor.open(STATE) as host:
+async with durable_supervisor.open(STATE, wait=PATIENCE) as host:
     first, seqs, numbers = host.role, [], []
     run = await host.start(COUNTING, request_id="count")
     waiting = asyncio.create_task(host.wait(run.id))
@@ -50,13 +51,13 @@ async with durable_supervisor.open(STATE) as host:
 
 
 IDLE = """
-async with durable_supervisor.open(STATE) as host:
+async with durable_supervisor.open(STATE, wait=PATIENCE) as host:
     report(role=host.role)
     await stay()
 """
 
 STARTER = """
-async with durable_supervisor.open(STATE) as host:
+async with durable_supervisor.open(STATE, wait=PATIENCE) as host:
     report(role=host.role)
     for n in range(40):
         await host.start(script(f"echo {n} >> ledger"), request_id=f"n-{n}")
