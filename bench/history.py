@@ -30,8 +30,8 @@ from durable_supervisor.runlog.create import create_log
 from durable_supervisor.runlog.format import EVENT, SegmentHeader, encode_json, encode_record, salt_of
 from durable_supervisor.runlog.paths import RunPaths, shard_of
 from durable_supervisor.runlog.writer import LogWriter
-from durable_supervisor.supervisor.admission import Place, Prepared
-from durable_supervisor.supervisor.hosting import read_host
+from durable_supervisor.supervisor.admission.admission import Place, Prepared
+from durable_supervisor.supervisor.admission.host import read_host
 from durable_supervisor.worker.ending import make_receipt
 
 from .baselines import TRUE

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.procfs import mapped, zygote_of
 from bench.product import WARM_UP, run_true, supervisor, warm_up
 from bench.stats import timing
-from durable_supervisor.supervisor import spawn
+from durable_supervisor.supervisor.workers import spawn
 
 PRELOAD = "BENCH_PRELOAD"
 

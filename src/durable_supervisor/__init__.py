@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from .model.terminal import Terminal
     from .model.verify import Finding, VerifyReport
     from .model.view import RunView
-    from .supervisor.attach import Attachment
-    from .supervisor.capabilities import capabilities
+    from .supervisor.controls.attach import Attachment
     from .supervisor.observer import Observer
+    from .supervisor.policy.capabilities import capabilities
     from .supervisor.supervisor import Supervisor
     from .upkeep.backup import backup
     from .upkeep.verify import verify
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "Access": "model.policy",
     "AsyncClient": "client.aio",
-    "Attachment": "supervisor.attach",
+    "Attachment": "supervisor.controls.attach",
     "AxisReport": "model.axis",
     "BackupReport": "model.backup",
     "CancellationToken": "api.cancel",
@@ -102,7 +102,7 @@ _MODULES = {
     "Terminal": "model.terminal",
     "VerifyReport": "model.verify",
     "backup": "upkeep.backup",
-    "capabilities": "supervisor.capabilities",
+    "capabilities": "supervisor.policy.capabilities",
     "connect": "api.connect",
     "open": "api.open",
     "run": "api.run",

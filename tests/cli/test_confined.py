@@ -12,7 +12,7 @@ import pytest
 from durable_supervisor import Limits, Policy, SupervisorError
 from durable_supervisor.cli import confined
 from durable_supervisor.cli.fields import OPTIONS
-from durable_supervisor.supervisor.confinement import BY_POLICY, PRIVILEGED
+from durable_supervisor.supervisor.policy.confinement import BY_POLICY, PRIVILEGED
 from durable_supervisor.wire.documents import validate
 from tests.cli.helpers import Cli, assert_one_error_line
 

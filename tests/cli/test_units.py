@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.supervisor.hosting import service_of
+from durable_supervisor.supervisor.admission.host import service_of
 from tests.cli.helpers import COMMAND, Cli, environment
 
 

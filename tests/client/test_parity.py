@@ -17,7 +17,8 @@ from durable_supervisor.client.attach_sync import SyncAttachment
 from durable_supervisor.client.request import Resend
 from durable_supervisor.client.verbs import RESEND
 from durable_supervisor.model import answers
-from durable_supervisor.supervisor import attach, observer, supervisor
+from durable_supervisor.supervisor import observer, supervisor
+from durable_supervisor.supervisor.controls import attach
 
 # What belongs to whoever owns the directory, or serves it, or may read its files.
 OWNERS = {"journal", "open", "recover", "shutdown", "follow_pages", "write_piece", "audit"}

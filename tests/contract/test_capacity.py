@@ -13,7 +13,7 @@ import pytest
 from durable_supervisor import Command, ErrorCode, RunState, Supervisor, SupervisorError
 from durable_supervisor.model.identity import identity_of
 from durable_supervisor.process.signals import signal_process
-from durable_supervisor.supervisor.admission import Host
+from durable_supervisor.supervisor.admission.admission import Host
 from tests.contract.hosts import refused, tree_of
 from tests.contract.lines import Yard, counts, finished, hold, in_state, queue
 from tests.support import PATIENCE, eventually_async

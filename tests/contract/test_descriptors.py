@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Command, RunState, Supervisor, SupervisorError
-from durable_supervisor.supervisor.logs import logger
+from durable_supervisor.supervisor.loop.logs import logger
 from tests.contract.lines import Yard, finished, hold, queue
 from tests.contract.runs import Runs
 from tests.support import PATIENCE, eventually_async, is_next_log

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import ErrorCode
-from durable_supervisor.supervisor import file_systems
+from durable_supervisor.supervisor.state import file_systems
 from tests.contract.hosts import open_error
 
 MOUNTS = """\

@@ -12,7 +12,8 @@ import pytest
 
 from durable_supervisor import ErrorCode, Event, Observer, RunState, RunView, Supervisor, SupervisorError
 from durable_supervisor.model.events import Kind
-from durable_supervisor.supervisor import news, observer
+from durable_supervisor.supervisor import observer
+from durable_supervisor.supervisor.following import news
 from tests.contract.hosts import HostScript, kill_run, refused
 from tests.contract.peers import Peer, socket_of
 from tests.contract.runs import Marker, Runs, check_gapless, open_runs

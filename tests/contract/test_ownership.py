@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import Command, ErrorCode, Observer, Supervisor, SupervisorError
-from durable_supervisor.supervisor.state_dir import Ownership, StateDir
+from durable_supervisor.supervisor.state.state_dir import Ownership, StateDir
 from tests.contract.hosts import HostScript, check_error, host, open_error, tree_of, works
 from tests.contract.test_state_dir import AS_NOBODY, ROOT_ONLY
 from tests.support import PATIENCE, reap_state_dir

@@ -20,7 +20,7 @@ from durable_supervisor import (
     Supervisor,
 )
 from durable_supervisor.model.identity import identity_of
-from durable_supervisor.supervisor.hosting import read_host
+from durable_supervisor.supervisor.admission.host import read_host
 from tests.contract.hosts import HostScript, host, refused
 from tests.contract.runs import Marker, appear, gone, state_of
 from tests.support import PATIENCE, eventually, running

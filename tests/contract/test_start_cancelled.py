@@ -171,7 +171,7 @@ def test_what_its_host_has_set_holds_in_it(tmp_path: Path, state_dir: Path) -> N
     from contextvars import ContextVar
     asker, seen = ContextVar("asker", default=None), []
     async with Supervisor.open(STATE) as sup:
-        from durable_supervisor.supervisor.hosting import read_host
+        from durable_supervisor.supervisor.admission.host import read_host
         async def one(name):
             asker.set(name)
             command = Command(argv=["true"])

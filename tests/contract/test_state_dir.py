@@ -38,7 +38,7 @@ async def test_of_a_key_all_is_kept_or_nothing(state_dir: Path, tmp_path: Path) 
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         report(refused=refused, left=os.listdir(STATE))
     """
-    before = "import resource\nfrom durable_supervisor.supervisor.state_dir import StateDir, load_key"
+    before = "import resource\nfrom durable_supervisor.supervisor.state.state_dir import StateDir, load_key"
     assert host(code, state_dir, tmp_path, before=before) == {"refused": "STATE_DIR_REFUSED", "left": []}
     await works(state_dir)
 

@@ -10,7 +10,7 @@ import pytest
 from durable_supervisor.journal.collecting import KeptRun
 from durable_supervisor.model.collecting import Criteria
 from durable_supervisor.model.states import RunState
-from durable_supervisor.supervisor.gc_plan import LEAST_AGE, REASONS, Sighting, plan
+from durable_supervisor.supervisor.gc.plan import LEAST_AGE, REASONS, Sighting, plan
 
 S = RunState
 NOW = 10**18

@@ -13,8 +13,8 @@ from typing import Any
 from durable_supervisor import Command, Supervisor
 from durable_supervisor.bundle.export import Source, export
 from durable_supervisor.model.view import RunView
-from durable_supervisor.supervisor.reading import Reading
-from durable_supervisor.supervisor.state_dir import StateDir
+from durable_supervisor.supervisor.reading.reading import Reading
+from durable_supervisor.supervisor.state.state_dir import StateDir
 from tests.bundle.test_archive import Members, bundle, manifest_of
 from tests.support import PATIENCE
 

@@ -15,9 +15,9 @@ from durable_supervisor import ErrorCode, Phase, RunState, Supervisor, Superviso
 from durable_supervisor.bundle import check_log
 from durable_supervisor.runlog import files, tail, walk
 from durable_supervisor.runlog.paths import RunPaths, SegmentKey, segment_name
-from durable_supervisor.supervisor.import_workshop import Workshop
-from durable_supervisor.supervisor.imported import Imports
-from durable_supervisor.supervisor.state_dir import StateDir
+from durable_supervisor.supervisor.imports.imported import Imports
+from durable_supervisor.supervisor.imports.workshop import Workshop
+from durable_supervisor.supervisor.state.state_dir import StateDir
 from tests.bundle.test_archive import WRONG, Maker
 from tests.contract.hosts import refused
 from tests.imports.bundles import Change, finished, imported, remade, saying, together

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from durable_supervisor.sandbox.resources import cgroups, run_cgroups
-from durable_supervisor.supervisor.probing import machine_facts
+from durable_supervisor.supervisor.policy.probing import machine_facts
 
 MIB = 1 << 20
 

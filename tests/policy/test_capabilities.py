@@ -17,8 +17,8 @@ from durable_supervisor.model.enforcement import AXES
 from durable_supervisor.sandbox import probe
 from durable_supervisor.sandbox.facts import Facts
 from durable_supervisor.sandbox.probe import PROBES
-from durable_supervisor.supervisor import probing
-from durable_supervisor.supervisor.capabilities import answers
+from durable_supervisor.supervisor.policy import probing
+from durable_supervisor.supervisor.policy.capabilities import answers
 from durable_supervisor.wire.documents import validate
 from tests.support import eventually
 

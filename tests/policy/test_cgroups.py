@@ -14,8 +14,8 @@ import pytest
 from durable_supervisor.sandbox import kernel
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.sandbox.resources import cgroups, run_cgroups
-from durable_supervisor.supervisor import probing
-from durable_supervisor.supervisor.probing import machine_facts
+from durable_supervisor.supervisor.policy import probing
+from durable_supervisor.supervisor.policy.probing import machine_facts
 from tests.policy.carry_out import NotExecuted, carried_out
 from tests.policy.conftest import Hostile
 from tests.policy.resources import needs_group

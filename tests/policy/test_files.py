@@ -17,9 +17,9 @@ from durable_supervisor.model.policy import Access, FilesBackend
 from durable_supervisor.sandbox import namespaces
 from durable_supervisor.sandbox.files import bubblewrap, landlock, paths
 from durable_supervisor.sandbox.plan import Plan
-from durable_supervisor.supervisor.confinement import Asked, confinement
-from durable_supervisor.supervisor.confining_files import Found
-from durable_supervisor.supervisor.probing import machine_facts
+from durable_supervisor.supervisor.policy.confinement import Asked, confinement
+from durable_supervisor.supervisor.policy.files import Found
+from durable_supervisor.supervisor.policy.probing import machine_facts
 from tests.contract.runs import Runs
 from tests.policy.carry_out import carried_out
 from tests.policy.confined import Confined, attempts

@@ -15,8 +15,14 @@ from durable_supervisor.sandbox.facts import Facts
 from durable_supervisor.sandbox.plan import Plan
 from durable_supervisor.sandbox.probe import PROBES
 from durable_supervisor.sandbox.report import GROUP_OPEN, MEMORY_OPEN, RECORDS_OPEN
-from durable_supervisor.supervisor.confinement import BY_POLICY, NO_GROUP, PRIVILEGED, Asked, confinement
-from durable_supervisor.supervisor.confining_files import Found
+from durable_supervisor.supervisor.policy.confinement import (
+    BY_POLICY,
+    NO_GROUP,
+    PRIVILEGED,
+    Asked,
+    confinement,
+)
+from durable_supervisor.supervisor.policy.files import Found
 
 V2 = {"v2": {"parent": "/sys/fs/cgroup/us", "controllers": ["cpu", "memory", "pids"], "kill": True}, "v1": {}}
 V1 = {"v2": None, "v1": {name: f"/sys/fs/cgroup/{name}/us" for name in ("memory", "pids", "cpu", "cpuacct")}}

@@ -15,9 +15,9 @@ from durable_supervisor.model.view import RunView
 from durable_supervisor.process.channel import encode_frame
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.pulse import Pulse
-from durable_supervisor.supervisor import spare
-from durable_supervisor.supervisor.channel import Assignment
-from durable_supervisor.supervisor.spare import KeptWorker
+from durable_supervisor.supervisor.workers import spare
+from durable_supervisor.supervisor.workers.channel import Assignment
+from durable_supervisor.supervisor.workers.spare import KeptWorker
 from tests.process.reuse import a_free_worker, busy, ended
 from tests.process.test_zygote import alive, worker_pid, zygotes
 from tests.support import PATIENCE, eventually_async

@@ -15,7 +15,7 @@ import pytest
 from durable_supervisor import Command, RunState, Supervisor
 from durable_supervisor.process.locks import LockState, probe_lock
 from durable_supervisor.runlog.paths import SHARD_RUNS, RunPaths
-from durable_supervisor.supervisor.next_log import NextLog, NextShard
+from durable_supervisor.supervisor.dispatch.next_log import NextLog, NextShard
 from tests.contract.hosts import HostScript, log_of
 from tests.support import PATIENCE, eventually_async, has_next_log
 from tests.unit.runlog_helpers import header_of

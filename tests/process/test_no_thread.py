@@ -18,8 +18,8 @@ from durable_supervisor import Command, ErrorCode, RunState, Supervisor, Supervi
 from durable_supervisor.journal.connection import Journal
 from durable_supervisor.journal.thread import connect
 from durable_supervisor.process.threads import in_thread
-from durable_supervisor.supervisor.ownership_queue import take_in_turn
-from durable_supervisor.supervisor.state_dir import Ownership, StateDir
+from durable_supervisor.supervisor.state.ownership_queue import take_in_turn
+from durable_supervisor.supervisor.state.state_dir import Ownership, StateDir
 from tests.support import PATIENCE
 
 _TOO_LARGE = 1 << 47  # bytes of a stack: more than there are addresses

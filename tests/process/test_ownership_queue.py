@@ -14,8 +14,8 @@ import pytest
 
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.process.places import POINTER_NAME
-from durable_supervisor.supervisor.ownership_queue import LONGEST_SECONDS, OwnerTimeout, take_in_turn
-from durable_supervisor.supervisor.state_dir import Ownership, StateDir
+from durable_supervisor.supervisor.state.ownership_queue import LONGEST_SECONDS, OwnerTimeout, take_in_turn
+from durable_supervisor.supervisor.state.state_dir import Ownership, StateDir
 from tests.cli.helpers import Cli
 from tests.support import eventually
 

@@ -16,9 +16,9 @@ from durable_supervisor import Command, ErrorCode, Run, RunState, Supervisor, Su
 from durable_supervisor.model.command import Limits
 from durable_supervisor.model.request import Queueing, StartRequest
 from durable_supervisor.process.places import POINTER_NAME
-from durable_supervisor.supervisor import passing
-from durable_supervisor.supervisor.prestarted import PrestartedWorker
-from durable_supervisor.supervisor.state_dir import StateDir
+from durable_supervisor.supervisor.start import passing
+from durable_supervisor.supervisor.state.state_dir import StateDir
+from durable_supervisor.supervisor.workers.prestarted import PrestartedWorker
 from tests.process.handover import LISTENER, check_goes_on
 from tests.support import PATIENCE, eventually, running
 
@@ -175,5 +175,5 @@ def test_a_coroutine_that_waits_is_not_left_half_done() -> None:
 
 
 def test_it_needs_no_asyncio() -> None:
-    code = "import sys, durable_supervisor.supervisor.passing; sys.exit('asyncio' in sys.modules)"
+    code = "import sys, durable_supervisor.supervisor.start.passing; sys.exit('asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

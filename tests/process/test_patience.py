@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from durable_supervisor.supervisor.patience import Patience
+from durable_supervisor.supervisor.loop.patience import Patience
 from tests.support import eventually_async
 
 

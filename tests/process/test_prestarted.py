@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from durable_supervisor import Command, RunState, RunView, Supervisor
-from durable_supervisor.supervisor.prestarted import PrestartedWorker
+from durable_supervisor.supervisor.workers.prestarted import PrestartedWorker
 from tests.conftest import eventually, eventually_async, running
 from tests.process.handover import LISTENER, check_goes_on
 from tests.support import PATIENCE
@@ -74,7 +74,7 @@ async def test_one_killed_with_its_run_in_hand_leaves_a_run_that_never_was(state
 def test_it_leaves_with_a_host_that_was_killed() -> None:
     code = (
         "import asyncio, os, signal\n"
-        "from durable_supervisor.supervisor.prestarted import PrestartedWorker\n"
+        "from durable_supervisor.supervisor.workers.prestarted import PrestartedWorker\n"
         "async def main():\n"
         "    print(PrestartedWorker.spawn().pid, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -14,7 +14,7 @@ from durable_supervisor import Command, Observer, RunState, Supervisor, Terminal
 from durable_supervisor.model.view import RunView
 from durable_supervisor.process import inotify
 from durable_supervisor.process.tree import children_of
-from durable_supervisor.supervisor import spare
+from durable_supervisor.supervisor.workers import spare
 from tests.process.reuse import a_free_worker, busy, ended, free_workers, is_free, text_of
 from tests.process.test_zygote import alive, worker_pid
 from tests.support import eventually_async

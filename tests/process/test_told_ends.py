@@ -17,9 +17,9 @@ from durable_supervisor.model.events import Kind
 from durable_supervisor.model.states import RunState, Trigger
 from durable_supervisor.reconcile.loop import Reconciler
 from durable_supervisor.runlog.format import SYNC, encode_json, encode_record, salt_of
-from durable_supervisor.supervisor.lookup import Lookup
-from durable_supervisor.supervisor.state_dir import locate
-from durable_supervisor.supervisor.told import ToldEnds
+from durable_supervisor.supervisor.following.told import ToldEnds
+from durable_supervisor.supervisor.reading.lookup import Lookup
+from durable_supervisor.supervisor.state.state_dir import locate
 from tests.process.reconcile_bench import GONE, RECEIPT, Bench, open_bench, released
 from tests.support import eventually_async
 

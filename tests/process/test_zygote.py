@@ -15,7 +15,7 @@ from durable_supervisor import Command, RunState, Supervisor
 from durable_supervisor.model.view import RunView
 from durable_supervisor.process.identity import read_stat
 from durable_supervisor.process.tree import children_of
-from durable_supervisor.supervisor.spawn import spawn_zygote
+from durable_supervisor.supervisor.workers.spawn import spawn_zygote
 from tests.conftest import eventually, eventually_async
 from tests.process.handover import LISTENER, check_goes_on
 from tests.support import PATIENCE, is_log, is_next_log

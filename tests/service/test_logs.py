@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from durable_supervisor.server import logs
-from durable_supervisor.supervisor.logs import logger
+from durable_supervisor.supervisor.loop.logs import logger
 
 
 @contextmanager

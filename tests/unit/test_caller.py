@@ -23,7 +23,7 @@ from durable_supervisor.process.caller import (
     read_umask,
     umask_in,
 )
-from durable_supervisor.supervisor.hosting import read_host
+from durable_supervisor.supervisor.admission.host import read_host
 
 NAMES = st.binary(min_size=1, max_size=6).filter(lambda raw: b"=" not in raw and b"\0" not in raw)
 VALUES = st.binary(max_size=8).filter(lambda raw: b"\0" not in raw)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from durable_supervisor.journal.answer import Answer
-from durable_supervisor.supervisor.tasks import Tasks
+from durable_supervisor.supervisor.loop.tasks import Tasks
 from tests.support import PATIENCE
 
 asker: ContextVar[str] = ContextVar("asker", default="nobody")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from durable_supervisor.journal.answer import Answer
-from durable_supervisor.supervisor.tasks import Tasks
+from durable_supervisor.supervisor.loop.tasks import Tasks
 
 
 def waits_of(loop: asyncio.AbstractEventLoop) -> dict[str, Callable[[], Coroutine[Any, Any, object]]]:

@@ -12,7 +12,7 @@ import pytest
 from durable_supervisor.journal import meta
 from durable_supervisor.journal.direct import DirectJournal
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
-from durable_supervisor.supervisor.passing import run_through
+from durable_supervisor.supervisor.start.passing import run_through
 
 
 @pytest.fixture

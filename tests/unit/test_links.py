@@ -12,9 +12,9 @@ import pytest
 
 from durable_supervisor.process import forks
 from durable_supervisor.process.channel import encode_frame
-from durable_supervisor.supervisor.channel import Assignment, Channel
-from durable_supervisor.supervisor.links import Word, WorkerLink
-from durable_supervisor.supervisor.spare import KeptWorker
+from durable_supervisor.supervisor.workers.channel import Assignment, Channel
+from durable_supervisor.supervisor.workers.links import Word, WorkerLink
+from durable_supervisor.supervisor.workers.spare import KeptWorker
 from tests.support import PATIENCE, eventually_async
 from tests.unit.test_slots import run_row
 

@@ -12,7 +12,7 @@ import pytest
 
 from durable_supervisor.process.channel import FrameParser, encode_frame, encode_head, head_of
 from durable_supervisor.runlog.paths import RunPaths
-from durable_supervisor.supervisor.news import News
+from durable_supervisor.supervisor.following.news import News
 from tests.support import PATIENCE, eventually_async
 
 

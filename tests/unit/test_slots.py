@@ -12,7 +12,7 @@ from durable_supervisor.journal.listing import SlotRow
 from durable_supervisor.journal.rows import RunRow
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 from durable_supervisor.model.states import RunState
-from durable_supervisor.supervisor.slots import (
+from durable_supervisor.supervisor.slots.slots import (
     Bounds,
     Load,
     Refusal,

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ..client.info import ServiceInfo
     from ..client.locate import Place
     from ..server.server import Server
-    from ..supervisor.ownership_queue import OwnerTimeout
-    from ..supervisor.prestarted import PrestartedWorker
+    from ..supervisor.state.ownership_queue import OwnerTimeout
     from ..supervisor.supervisor import Supervisor
+    from ..supervisor.workers.prestarted import PrestartedWorker
 
 OWNER_WAIT: Final = 10.0  # as for `Supervisor.open`
 DAEMON_PATIENCE: Final = 10.0  # a restart takes a second; one that crashed is started again after some
@@ -92,8 +92,10 @@ async def take_seat(terms: Terms) -> Seat:
 
 
 def _owner_timeout(terms: Terms) -> OwnerTimeout:
-    from ..supervisor.ownership_queue import OwnerTimeout  # most directories have no owner, or a service
-    from ..supervisor.state_dir import StateDir
+    from ..supervisor.state.ownership_queue import (
+        OwnerTimeout,  # most directories have no owner, or a service
+    )
+    from ..supervisor.state.state_dir import StateDir
 
     return OwnerTimeout(StateDir(terms.state_dir), terms.wait, None, asyncio.get_running_loop().time)
 
@@ -105,7 +107,7 @@ async def take_next_seat(lost: Seat | None, terms: Terms) -> Seat:
     """
     if terms.socket is not None or not isinstance(lost, ServedSeat) or not lost.daemon:
         return await take_seat(terms)
-    from ..supervisor.state_dir import StateDir, owner_pid
+    from ..supervisor.state.state_dir import StateDir, owner_pid
 
     place, loop = StateDir(terms.state_dir), asyncio.get_running_loop()
     began = free_since = loop.time()
@@ -199,7 +201,7 @@ async def _serve(supervisor: Supervisor, *, required: bool | None) -> Server | N
     except SupervisorError as error:
         if required:
             raise
-        from ..supervisor.logs import logger
+        from ..supervisor.loop.logs import logger
 
         logger().warning("not_serving", error=error.code.value, message=error.message)
         return None

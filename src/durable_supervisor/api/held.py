@@ -17,7 +17,7 @@ from ..model.result import RunResult, never_started
 from ..model.run import Run
 from ..model.states import RunState
 from ..model.view import RunView
-from ..supervisor.logs import logger
+from ..supervisor.loop.logs import logger
 from ..supervisor.observer import Observer
 from .asked import Asked, Input
 from .ends import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from ..process.places import state_directory
-from ..supervisor.pending import Opening
-from ..supervisor.slots import DEFAULT_QUEUED_RUNS
+from ..supervisor.loop.pending import Opening
+from ..supervisor.slots.slots import DEFAULT_QUEUED_RUNS
 from .election import OWNER_WAIT, Terms
 from .session import Session
 

@@ -20,11 +20,11 @@ from ..model.request import DEFAULT_OWNER, Lifetime
 from ..model.run import Run
 from ..model.states import OPEN_STATES
 from ..model.view import RunView
-from ..supervisor import state_dir as directory
-from ..supervisor.follow import WorkerEnd
-from ..supervisor.logs import logger
+from ..supervisor.following.follow import WorkerEnd
+from ..supervisor.loop.logs import logger
 from ..supervisor.observer import Observer
-from ..supervisor.state_dir import StateDir
+from ..supervisor.state import state_dir as directory
+from ..supervisor.state.state_dir import StateDir
 from .election import Terms
 from .owner import Owner
 from .seat import OwnSeat, Role, ServedSeat

@@ -14,7 +14,7 @@ from ..model.errors import invalid
 from ..model.events import Event
 from ..model.result import RunResult
 from ..model.terminal import Terminal
-from ..supervisor.pending import Opening
+from ..supervisor.loop.pending import Opening
 from .asked import Asked, Options, ask
 from .ending import events_of
 from .held import Held

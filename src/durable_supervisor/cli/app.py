@@ -11,7 +11,7 @@ from .main import PROGRAM, called_name, version_line
 from .options import Call, Settings
 
 if TYPE_CHECKING:
-    from durable_supervisor.supervisor.prestarted import PrestartedWorker
+    from durable_supervisor.supervisor.workers.prestarted import PrestartedWorker
 
 
 def run(arguments: list[str], prestarted: PrestartedWorker | None = None) -> int:

@@ -16,8 +16,8 @@ def run_ids(state_dir: str | None, incomplete: str) -> list[tuple[str, str]]:
     try:
         from durable_supervisor.journal.listing import list_runs
         from durable_supervisor.journal.reader import JournalReader
-        from durable_supervisor.supervisor.imported import Imports
-        from durable_supervisor.supervisor.state_dir import locate
+        from durable_supervisor.supervisor.imports.imported import Imports
+        from durable_supervisor.supervisor.state.state_dir import locate
 
         place = locate(state_dir)
         with JournalReader.open(place.journal, busy_seconds=_BUSY_SECONDS) as reader:
@@ -35,7 +35,7 @@ def run_of_request(state_dir: str | None, request_id: str) -> str | None:
         from durable_supervisor.journal.reader import JournalReader
         from durable_supervisor.journal.runs import find_request
         from durable_supervisor.model.request import DEFAULT_OWNER
-        from durable_supervisor.supervisor.state_dir import locate
+        from durable_supervisor.supervisor.state.state_dir import locate
 
         with JournalReader.open(locate(state_dir).journal, busy_seconds=_BUSY_SECONDS) as reader:
             row = reader.read(lambda conn: find_request(conn, DEFAULT_OWNER, request_id))

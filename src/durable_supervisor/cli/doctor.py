@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from durable_supervisor import __version__
 from durable_supervisor.model.errors import SupervisorError
-from durable_supervisor.supervisor import state_dir
-from durable_supervisor.supervisor.file_systems import NETWORK_FILE_SYSTEMS, file_system
-from durable_supervisor.supervisor.state_dir import StateDir
+from durable_supervisor.supervisor.state import state_dir
+from durable_supervisor.supervisor.state.file_systems import NETWORK_FILE_SYSTEMS, file_system
+from durable_supervisor.supervisor.state.state_dir import StateDir
 
 from .checks import Check
 from .doctor_machine import machine_checks

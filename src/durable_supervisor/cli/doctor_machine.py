@@ -15,9 +15,9 @@ from durable_supervisor.model.capabilities import Capability
 from durable_supervisor.model.enforcement import AXES, FULL
 from durable_supervisor.process.clock import boot_id
 from durable_supervisor.process.locks import is_locked
-from durable_supervisor.supervisor.capabilities import capabilities
-from durable_supervisor.supervisor.hosting import UNIT_VARIABLE, cgroups, service_of
-from durable_supervisor.supervisor.spawn import spawn_zygote
+from durable_supervisor.supervisor.admission.host import UNIT_VARIABLE, cgroups, service_of
+from durable_supervisor.supervisor.policy.capabilities import capabilities
+from durable_supervisor.supervisor.workers.spawn import spawn_zygote
 
 from .checks import Check
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from durable_supervisor import __version__
 from durable_supervisor.client.locate import Place
 from durable_supervisor.process.short_path import short_path
-from durable_supervisor.supervisor import state_dir
-from durable_supervisor.supervisor.hosting import UNIT_VARIABLE, service_of
-from durable_supervisor.supervisor.state_dir import StateDir
+from durable_supervisor.supervisor.admission.host import UNIT_VARIABLE, service_of
+from durable_supervisor.supervisor.state import state_dir
+from durable_supervisor.supervisor.state.state_dir import StateDir
 
 from .checks import Check
 

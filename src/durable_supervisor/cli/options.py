@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from .declared import Argument, Option
 
 if TYPE_CHECKING:
-    from durable_supervisor.supervisor.prestarted import PrestartedWorker
+    from durable_supervisor.supervisor.workers.prestarted import PrestartedWorker
 
 _DEFAULT_STATE_DIR = "~/.local/state/durable_supervisor"
 STATE_DIR_VARIABLE = "DURABLE_SUPERVISOR_STATE_DIR"

@@ -10,7 +10,7 @@ from durable_supervisor.process.places import SOCKET_VARIABLE, may_be_served, st
 
 TYPE_CHECKING = False  # not from typing: to load that would make the worker wait
 if TYPE_CHECKING:
-    from durable_supervisor.supervisor.prestarted import PrestartedWorker
+    from durable_supervisor.supervisor.workers.prestarted import PrestartedWorker
 
     from .options import Settings
 
@@ -59,6 +59,6 @@ def _state_dir(options: list[str]) -> str | None:
 
 
 def _spawn() -> PrestartedWorker | None:
-    from durable_supervisor.supervisor.prestarted import PrestartedWorker
+    from durable_supervisor.supervisor.workers.prestarted import PrestartedWorker
 
     return PrestartedWorker.spawn()

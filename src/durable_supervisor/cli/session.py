@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from durable_supervisor.api.verbs import Reading
     from durable_supervisor.model.request import Queueing, StartRequest
     from durable_supervisor.model.run import Run
-    from durable_supervisor.supervisor.prestarted import PrestartedWorker
+    from durable_supervisor.supervisor.workers.prestarted import PrestartedWorker
 
     from .options import Settings
 
@@ -107,8 +107,8 @@ def start_alone(
     """
     if not is_alone(shared):
         return None
-    from durable_supervisor.supervisor import passing
-    from durable_supervisor.supervisor.state_dir import locate
+    from durable_supervisor.supervisor.start import passing
+    from durable_supervisor.supervisor.state.state_dir import locate
 
     try:
         run = passing.start(
@@ -192,7 +192,7 @@ async def owning(shared: Settings, *, prestarted: PrestartedWorker | None = None
 
 def _tell_who_owns(shared: Settings) -> None:
     """A person at a terminal learns what the silence is about."""
-    from durable_supervisor.supervisor.state_dir import locate, owner_pid
+    from durable_supervisor.supervisor.state.state_dir import locate, owner_pid
 
     place = locate(shared.state_dir)
     pid = owner_pid(place)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from durable_supervisor.api.owner import Owner
     from durable_supervisor.model.request import Queueing, StartRequest
     from durable_supervisor.model.run import Run
-    from durable_supervisor.supervisor.prestarted import PrestartedWorker
+    from durable_supervisor.supervisor.workers.prestarted import PrestartedWorker
 
     from .options import Settings
 

@@ -23,7 +23,7 @@ from .verbs_events import recorded
 if TYPE_CHECKING:
     from durable_supervisor.bundle.export import Source
     from durable_supervisor.model.view import RunView
-    from durable_supervisor.supervisor.reading import Reading
+    from durable_supervisor.supervisor.reading.reading import Reading
 
 _Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="Where to write it; - is stdout.")]
 _Force = Annotated[bool, Option("--force", help="Replace FILE if it is there.")]
@@ -75,7 +75,7 @@ def _export(shared: Settings, run: str, output: str, *, report: bool, force: boo
 
 def _write(reading: Reading, run: str, file: NewFile, *, report: bool) -> RunView:
     from durable_supervisor.bundle.export import export as write_bundle
-    from durable_supervisor.supervisor.imported import BUNDLE, is_imported
+    from durable_supervisor.supervisor.imports.imported import BUNDLE, is_imported
 
     row = reading.row(run)
     if is_imported(row):
@@ -91,8 +91,8 @@ def _write(reading: Reading, run: str, file: NewFile, *, report: bool) -> RunVie
 @contextmanager
 def _reading(shared: Settings) -> Iterator[Reading]:
     from durable_supervisor.process.open_files import raise_limit
-    from durable_supervisor.supervisor import state_dir as directory
-    from durable_supervisor.supervisor.reading import Reading
+    from durable_supervisor.supervisor.reading.reading import Reading
+    from durable_supervisor.supervisor.state import state_dir as directory
 
     place = directory.locate(shared.state_dir)
     directory.check(place)

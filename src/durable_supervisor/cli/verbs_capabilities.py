@@ -41,7 +41,7 @@ async def _show(shared: Settings) -> int:
 
 async def _found(shared: Settings) -> Capabilities:
     if shared.socket is None:
-        from durable_supervisor.supervisor.capabilities import capabilities as machine
+        from durable_supervisor.supervisor.policy.capabilities import capabilities as machine
 
         return machine()
     from durable_supervisor.client.aio import AsyncClient

@@ -20,7 +20,7 @@ def doctor(call: Call, json: Json = False, state_dir: StateDir = None) -> int:
     Example:
       dsup doctor --state-dir /var/lib/agents
     """
-    from durable_supervisor.supervisor.state_dir import locate
+    from durable_supervisor.supervisor.state.state_dir import locate
 
     from .doctor import examine
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Attachment:
-    """See `durable_supervisor.supervisor.attach.Attachment`: the same, answered by a service.
+    """See `durable_supervisor.Attachment`: the same, answered by a service.
 
     Events and input have a connection each, so that a flood of output never holds up
     a receipt, and a viewer that reads slowly keeps its lease.  Both outlive the service:

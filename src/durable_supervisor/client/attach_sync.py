@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SyncAttachment:
-    """See `durable_supervisor.supervisor.attach.Attachment`: the same for threads, answered by a service.
+    """See `durable_supervisor.Attachment`: the same for threads, answered by a service.
 
     One thread may iterate while others type; of several inputs, one goes after the other.
     Both outlive the service: events go on behind the cursor; a lease that was held is

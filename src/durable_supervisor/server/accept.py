@@ -15,7 +15,7 @@ from aiohttp import web
 
 from ..model.errors import SupervisorError
 from ..process import forks
-from ..supervisor.logs import logger
+from ..supervisor.loop.logs import logger
 from .connections import MAX_REFUSALS, REFUSAL_SECONDS, Connection, Held, decide, peer_uid
 from .errors import crowded
 from .peers import Caller, denied

@@ -9,7 +9,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
-from ..supervisor.logs import logger
+from ..supervisor.loop.logs import logger
 from . import attach, routes_control, routes_follow, routes_info, routes_read
 from .bodies import read_bytes, read_form
 from .connections import Connection

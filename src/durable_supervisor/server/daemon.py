@@ -17,8 +17,8 @@ from .. import __version__
 from ..model.answers import ShutdownReport
 from ..model.errors import ErrorCode, SupervisorError, invalid
 from ..process import open_files
-from ..supervisor.logs import logger
-from ..supervisor.slots import DEFAULT_QUEUED_RUNS
+from ..supervisor.loop.logs import logger
+from ..supervisor.slots.slots import DEFAULT_QUEUED_RUNS
 from ..supervisor.supervisor import OWNER_WAIT, Supervisor
 from .neighbour import refuse_if_served
 from .notify import Notifier, keep_pulse

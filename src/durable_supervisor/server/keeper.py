@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ..model.errors import SupervisorError
 from ..process import inotify
-from ..supervisor.logs import logger
+from ..supervisor.loop.logs import logger
 from .socket_file import SocketFile
 
 _LOOK_AGAIN_SECONDS = 2.0  # only where the kernel does not tell, or where the place is taken

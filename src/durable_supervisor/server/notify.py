@@ -7,7 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 
 from ..model.errors import ErrorCode, SupervisorError
-from ..supervisor.logs import logger
+from ..supervisor.loop.logs import logger
 
 SOCKET = "NOTIFY_SOCKET"
 WATCHDOG_USEC = "WATCHDOG_USEC"

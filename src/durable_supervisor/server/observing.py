@@ -10,7 +10,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from ..supervisor.logs import logger
+from ..supervisor.loop.logs import logger
 from .connections import Connection
 from .errors import ErrorAnswer
 from .metrics import Metrics

@@ -16,8 +16,8 @@ from ..model.command import Command
 from ..model.errors import ErrorCode, invalid
 from ..model.request import Lifetime
 from ..model.schema import schema_name
-from ..supervisor.admission import Host
-from ..supervisor.hosting import read_host, survives_unit_restart
+from ..supervisor.admission.admission import Host
+from ..supervisor.admission.host import read_host, survives_unit_restart
 from ..wire.requests import (
     AcknowledgeBody,
     GcBody,

@@ -18,7 +18,7 @@ from aiohttp import web
 from ..model.errors import invalid
 from ..process import forks
 from ..process.places import SOCKET_NAME
-from ..supervisor.state_dir import unusable
+from ..supervisor.state.state_dir import unusable
 from ..supervisor.supervisor import Supervisor
 from .accept import Acceptor
 from .app import make_app

@@ -11,8 +11,8 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from ..model.answers import ControlReceipt
 from ..model.errors import SupervisorError, invalid
 from ..model.schema import schema_name
-from ..supervisor.attach import Attachment
-from ..supervisor.logs import logger
+from ..supervisor.controls.attach import Attachment
+from ..supervisor.loop.logs import logger
 from ..wire.attach import AttachForm, AttachMessage, EofMessage, LeaseMessage, ResizeMessage, StdinMessage
 from .bodies import MAX_BODY_BYTES, parse_form
 from .errors import to_json, too_large

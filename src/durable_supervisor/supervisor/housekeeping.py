@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from ..journal.rows import RunRow
     from ..process.clock import Clock
     from ..reconcile.loop import Reconciler
-    from .gc import Collector
-    from .importing import Importer
-    from .leftovers import Leftovers
-    from .lookup import Lookup
-    from .opening import Identity
-    from .resolving import Resolver
-    from .state_dir import StateDir
-    from .tasks import Tasks
+    from .controls.resolving import Resolver
+    from .gc.collector import Collector
+    from .gc.leftovers import Leftovers
+    from .imports.importer import Importer
+    from .loop.tasks import Tasks
+    from .opening.opening import Identity
+    from .reading.lookup import Lookup
+    from .state.state_dir import StateDir
 
 Part = TypeVar("Part", "Collector", "Importer")
 
@@ -54,7 +54,7 @@ class Housekeeping:
 
     @cached_property
     def collector(self) -> Collector:
-        from .gc import Collector
+        from .gc.collector import Collector
 
         return self._take_on(
             Collector(
@@ -69,7 +69,7 @@ class Housekeeping:
 
     @cached_property
     def importer(self) -> Importer:
-        from .importing import Importer
+        from .imports.importer import Importer
 
         return self._take_on(
             Importer(
@@ -79,13 +79,13 @@ class Housekeeping:
 
     @cached_property
     def leftovers(self) -> Leftovers:
-        from .leftovers import Leftovers
+        from .gc.leftovers import Leftovers
 
         return Leftovers(self._journal, self._identity.directory_id, self._lookup.blocking)
 
     @cached_property
     def resolver(self) -> Resolver:
-        from .resolving import Resolver
+        from .controls.resolving import Resolver
 
         return Resolver(self._lookup, self._journal, self._reconciler, self.leftovers, self._clock)
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import importlib
 from typing import Final
 
-_STARTS: Final = (".planning", ".unspawned", "..model.terminal")
+_STARTS: Final = (".policy.planning", ".workers.unspawned", "..model.terminal")
 _VERBS: Final = (
-    ".acknowledging", ".attach", ".controls", ".follow", ".news", ".reading", ".resolving", ".stopping",
-    "..model.event_json",
+    ".controls.acknowledging", ".controls.attach", ".controls.controls", ".controls.resolving",
+    ".controls.stopping", ".following.follow", ".following.news", ".reading.reading", "..model.event_json",
 )  # fmt: skip
-_HOUSEKEEPING: Final = (".gc", ".importing", ".leftovers", "..model.collecting")
+_HOUSEKEEPING: Final = (".gc.collector", ".imports.importer", ".gc.leftovers", "..model.collecting")
 _JUDGING: Final = ("..reconcile.told", "..reconcile.word")
 
 

@@ -15,9 +15,9 @@ from ..model.command import check_timeout
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..model.identity import identity_of
 from ..model.states import SETTLED_STATES, RunState
-from . import state_dir as directory
-from .lookup import Lookup
-from .state_dir import StateDir
+from .reading.lookup import Lookup
+from .state import state_dir as directory
+from .state.state_dir import StateDir
 
 if TYPE_CHECKING:
     from ..model.answers import ControlReceipt, FeedEntry, ListPage, StopReceipt
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ..model.events import Event
     from ..model.page import Page
     from ..model.view import RunView
-    from .acknowledging import Acknowledger
-    from .attach import Attachment
-    from .controls import Controller
-    from .follow import WorkerEnd
-    from .news import Newsroom
+    from .controls.acknowledging import Acknowledger
+    from .controls.attach import Attachment
+    from .controls.controls import Controller
+    from .following.follow import WorkerEnd
+    from .following.news import Newsroom
 
 T = TypeVar("T")
 
@@ -161,7 +161,7 @@ class Observer:
         limit: int = FOLLOW_PAGE,
     ) -> AsyncGenerator[Page, None]:
         """As `follow`, in the pages that the events are read in; none is empty."""
-        from .follow import LastWord
+        from .following.follow import LastWord
 
         wanted = kinds_of(kinds)
         row = await self._lookup.row(run)
@@ -194,7 +194,7 @@ class Observer:
 
     def attach(self, run: str, *, after: int = 0) -> Attachment:
         """The run's backlog after the cursor, then what comes live, with its controls at hand."""
-        from .attach import Attachment
+        from .controls.attach import Attachment
 
         return Attachment(self, self._lookup, run, position("after", after))
 
@@ -226,7 +226,7 @@ class Observer:
         Raises ``OUTCOME_UNKNOWN`` (with run id and evidence in ``details``) for unknown and quarantined
         runs, and those imported before they were over; ``WAIT_TIMEOUT`` after ``timeout`` seconds.
         """
-        from .follow import WorkerEnd
+        from .following.follow import WorkerEnd
 
         self._lookup.check_open()
         check_timeout("timeout", timeout)
@@ -257,7 +257,7 @@ class Observer:
         ``tell`` hears, in the loop, how many of how many events are searched.  Raises
         ``INVALID_REQUEST`` for a secret of less than 8 bytes.
         """
-        from .audit import audit  # hardly anybody asks
+        from .reading.audit import audit  # hardly anybody asks
 
         return await audit(self._lookup, run, secrets, tell)
 
@@ -321,7 +321,7 @@ class Observer:
         """
         self._lookup.check_open()
         if self._acknowledger is None:
-            from .acknowledging import Acknowledger
+            from .controls.acknowledging import Acknowledger
 
             self._acknowledger = Acknowledger(self._tell_directly, self._controller.dial)
         await self._acknowledger.acknowledge(run, stdout, stderr)
@@ -330,13 +330,13 @@ class Observer:
 
     @cached_property
     def _controller(self) -> Controller:
-        from .controls import Controller
+        from .controls.controls import Controller
 
         return Controller(self._lookup, self.wait, self._ask_directly)
 
     @cached_property
     def _newsroom(self) -> Newsroom:
-        from .news import Newsroom
+        from .following.news import Newsroom
 
         return Newsroom(self._lookup.close_nonblocking)
 

@@ -23,26 +23,26 @@ from ..process.clock import Clock, boot_id
 from ..process.failpoints import failpoint
 from ..reconcile.loop import Reconciler
 from ..reconcile.observe import Place
-from . import state_dir as directory
-from .admission import Host, Prepared
-from .dispatcher import Dispatcher
-from .endings import Endings
-from .hosting import OwnUmask, read_host
+from .admission.admission import Host, Prepared
+from .admission.host import OwnUmask, read_host
+from .admission.refusals import starts_nothing_more
+from .following.endings import Endings
+from .following.told import ToldEnds
 from .housekeeping import Housekeeping
-from .links import WorkerLink
 from .loading import load_all
-from .logs import report
+from .loop.logs import report
+from .loop.pending import Opening
+from .loop.tasks import Tasks
 from .observer import Observer
-from .opening import Identity, check_in_place, own, refusing_unreadable
-from .pending import Opening
-from .queue import Queue
-from .refusals import starts_nothing_more
-from .slots import DEFAULT_QUEUED_RUNS, Bounds, Slots
-from .starting import Starter
-from .state_dir import Ownership, StateDir
-from .tasks import Tasks
-from .told import ToldEnds
-from .workers import Source
+from .opening.opening import Identity, check_in_place, own, refusing_unreadable
+from .slots.queue import Queue
+from .slots.slots import DEFAULT_QUEUED_RUNS, Bounds, Slots
+from .start.dispatcher import Dispatcher
+from .start.starting import Starter
+from .state import state_dir as directory
+from .state.state_dir import Ownership, StateDir
+from .workers.links import WorkerLink
+from .workers.workers import Source
 
 if TYPE_CHECKING:
     from ..model.answers import Capacity, ReconcileReport, ShutdownReport, StopReceipt
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from ..model.importing import ImportReport
     from ..model.policy import Policy
     from ..model.view import RunView
-    from .follow import WorkerEnd
-    from .prestarted import PrestartedWorker
+    from .following.follow import WorkerEnd
+    from .workers.prestarted import PrestartedWorker
 
 OWNER_WAIT = 10.0  # for short-lived owners, such as another command line
 
@@ -170,7 +170,7 @@ class Supervisor(Observer):
 
         Answers ``{"added": [run ids], "advanced": […], "kept": […], "conflicts": […]}``.
         """
-        from .recovery import recover
+        from .opening.recovery import recover
 
         return await recover(directory.locate(state_dir), wait)
 
@@ -209,7 +209,7 @@ class Supervisor(Observer):
 
         What could not be confirmed by then is named in the report, and goes on or not.
         """
-        from .stopping import stop_all
+        from .controls.stopping import stop_all
 
         check_timeout("timeout", timeout)
         self._lookup.check_open()
@@ -293,7 +293,7 @@ class Supervisor(Observer):
 
     async def capabilities(self) -> Capabilities:
         """What can be enforced of a policy and of limits here; see the function of this name."""
-        from .capabilities import capabilities  # all that plans know of; hardly ever asked for
+        from .policy.capabilities import capabilities  # all that plans know of; hardly ever asked for
 
         return await self._lookup.blocking(capabilities)
 
@@ -354,7 +354,7 @@ class Supervisor(Observer):
         self, run: str, *, grace: float | None = None, timeout: float | None = None
     ) -> StopReceipt:
         """As `Observer.stop`; besides, a run that never started will not be retried."""
-        from .stopping import mark_stopped
+        from .controls.stopping import mark_stopped
 
         row = await self._lookup.own(run)
         await mark_stopped(row, self._lookup, self._journal, self._clock)

@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +224,13 @@ def _check_point(at: str) -> None:
 @cache
 def points() -> frozenset[str]:
     """Every failpoint of the product, as its source has them; none where that is not at hand."""
-    package = resources.files("durable_supervisor")
-    folders = [folder for folder in package.iterdir() if folder.is_dir()]
-    files = [file for folder in folders for file in folder.iterdir() if file.name.endswith(".py")]
+    files = _modules(resources.files("durable_supervisor"))
     return frozenset(name for file in files for name in _CALL.findall(file.read_text(encoding="utf-8")))
+
+
+def _modules(folder: Traversable) -> Iterator[Traversable]:
+    for one in folder.iterdir():
+        if one.is_dir():
+            yield from _modules(one)
+        elif one.name.endswith(".py"):
+            yield one

@@ -33,10 +33,10 @@ from ..runlog.collected import Mark
 from ..runlog.files import FULL_ERRNOS, fsync_dir, make_dir
 from ..runlog.paths import RunPaths
 from ..runlog.tree import files_below, sync_all
-from ..supervisor import state_dir as directory
-from ..supervisor.collected import compare_with_tombstones
-from ..supervisor.hosting import short_of
-from ..supervisor.state_dir import StateDir
+from ..supervisor.admission.host import short_of
+from ..supervisor.gc.collected import compare_with_tombstones
+from ..supervisor.state import state_dir as directory
+from ..supervisor.state.state_dir import StateDir
 from . import logs, manifest
 from .errand import Errand
 from .imports import copy_imports

@@ -17,7 +17,7 @@ from ..runlog.evidence import UNACCEPTED, read_evidence
 from ..runlog.files import NotRegularError
 from ..runlog.paths import RunPaths, list_runs, list_shards, parse_segment_name
 from ..runlog.tree import files_below
-from ..supervisor.state_dir import IMPORTED
+from ..supervisor.state.state_dir import IMPORTED
 from . import check_imports, manifest
 
 _TOP = re.compile(

@@ -15,9 +15,9 @@ from ..process.shortage import is_shortage
 from ..runlog.files import NotRegularError
 from ..runlog.paths import parse_segment_name
 from ..runlog.tree import files_below
-from ..supervisor.import_plan import refusal
-from ..supervisor.imported import BUNDLE, GOING, LOGS, MARK, WORKSHOP, Home, home_of, homes
-from ..supervisor.imported_files import load
+from ..supervisor.imports.files import load
+from ..supervisor.imports.imported import BUNDLE, GOING, LOGS, MARK, WORKSHOP, Home, home_of, homes
+from ..supervisor.imports.plan import refusal
 from .manifest import Digest, digest_of
 
 _FILES = frozenset({BUNDLE, MARK, RUN, JOURNAL, LOGS})

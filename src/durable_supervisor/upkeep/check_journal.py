@@ -11,10 +11,10 @@ from ..model.errors import SupervisorError
 from ..model.verify import Severity, VerifyReport
 from ..runlog.collected import CollectedLog
 from ..runlog.files import NotRegularError
-from ..supervisor import state_dir as directory
-from ..supervisor.admission import key_id
-from ..supervisor.collected import read as read_tombstones
-from ..supervisor.state_dir import StateDir
+from ..supervisor.admission.admission import key_id
+from ..supervisor.gc.collected import read as read_tombstones
+from ..supervisor.state import state_dir as directory
+from ..supervisor.state.state_dir import StateDir
 
 _RECOVER = "restore it from a backup, or run `durable-supervisor recover`"
 _RESTORE = "compare both; restore from a backup"

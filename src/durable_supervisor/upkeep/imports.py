@@ -10,8 +10,8 @@ from ..model.errors import SupervisorError
 from ..process.shortage import is_shortage
 from ..runlog.files import NotRegularError, create_file, make_dir, open_regular
 from ..runlog.tree import files_below
-from ..supervisor.imported import Home, homes
-from ..supervisor.imported_files import load
+from ..supervisor.imports.files import load
+from ..supervisor.imports.imported import Home, homes
 
 _CHUNK = 1 << 20
 

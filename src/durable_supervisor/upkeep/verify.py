@@ -21,9 +21,9 @@ from ..process.clock import boot_id
 from ..process.open_files import raise_limit
 from ..process.shortage import is_shortage
 from ..runlog.paths import RunPaths
-from ..supervisor import state_dir as directory
-from ..supervisor.hosting import short_of
-from ..supervisor.state_dir import StateDir
+from ..supervisor.admission.host import short_of
+from ..supervisor.state import state_dir as directory
+from ..supervisor.state.state_dir import StateDir
 from . import manifest
 from .check_files import check_files, check_manifest
 from .check_imports import check_imports

@@ -15,8 +15,8 @@ from pathlib import Path
 from durable_supervisor import Command, Limits, Observer, Supervisor
 from durable_supervisor.model.events import Kind
 from durable_supervisor.model.request import Queueing, StartRequest
-from durable_supervisor.supervisor.passing import start
-from durable_supervisor.supervisor.state_dir import locate
+from durable_supervisor.supervisor.start.passing import start
+from durable_supervisor.supervisor.state.state_dir import locate
 from tests.crash.harness import Ledger
 from tests.lab.disk.faults import Faults, Role
 from tests.support import PATIENCE, has_next_log

@@ -15,7 +15,7 @@ from typing import Any
 from durable_supervisor import AsyncClient, Command, Limits, Observer, SupervisorError
 from durable_supervisor.model.states import OPEN_STATES, RunState
 from durable_supervisor.process.signals import signal_ticks
-from durable_supervisor.supervisor.state_dir import StateDir, owner_pid
+from durable_supervisor.supervisor.state.state_dir import StateDir, owner_pid
 from tests.cli.helpers import COMMAND, environment
 
 # Lines of every length on both streams: some at once, some after a while, some after a long one.

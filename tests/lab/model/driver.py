@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from durable_supervisor.process.identity import Stat, read_stat
-from durable_supervisor.supervisor.state_dir import StateDir, owner_pid
+from durable_supervisor.supervisor.state.state_dir import StateDir, owner_pid
 from durable_supervisor.testing.crash import points
 from tests.lab.model import actors
 from tests.lab.model.books import Books

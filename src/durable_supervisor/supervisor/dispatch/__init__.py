@@ -1,0 +1,1 @@
+"""From an admitted request to a released program: log, lock, intent, hand over."""

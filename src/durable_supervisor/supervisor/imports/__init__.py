@@ -1,0 +1,1 @@
+"""Runs of other directories: how they come in, and how they lie here."""

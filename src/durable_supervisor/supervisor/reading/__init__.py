@@ -1,0 +1,1 @@
+"""What journal and logs say of runs, with or without an owner."""

@@ -1,0 +1,1 @@
+"""Who holds a slot, who waits for one, and who is next."""
