@@ -60,7 +60,7 @@ browser: venv ## Look at a report in a real chromium (they skip, saying so, wher
 
 .PHONY: openapi
 openapi: venv ## Write docs/openapi.json from the service's route table
-	@$(PY) -m durable_supervisor.server.openapi docs/openapi.json
+	@$(PY) -m durable_supervisor.server.routes.openapi docs/openapi.json
 
 .PHONY: bench
 bench: venv ## Measure everything, beside baselines and peers, into bench/results (BENCH_ARGS="--quick --peers none")

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_supervisor import SupervisorError
-from durable_supervisor.cli import keys
-from durable_supervisor.cli.keys import DetachKeys
-from durable_supervisor.cli.screen import Modes, Scrollback
+from durable_supervisor.cli.terminal import keys
+from durable_supervisor.cli.terminal.keys import DetachKeys
+from durable_supervisor.cli.terminal.screen import Modes, Scrollback
 
 QUESTIONS = [
     b"\x05", b"\x1bZ", b"\x1b[c", b"\x1b[0c", b"\x1b[>c", b"\x1b[=c", b"\x1b[5n", b"\x1b[6n", b"\x1b[?6n",

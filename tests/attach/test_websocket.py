@@ -19,7 +19,7 @@ import pytest_asyncio
 
 from durable_supervisor import Kind
 from durable_supervisor.model.terminal import Terminal
-from durable_supervisor.server.peers import Caller
+from durable_supervisor.server.requests.peers import Caller
 from tests.attach.sockets import Service, Viewer, serving
 from tests.contract.runs import Runs
 from tests.support import eventually_async

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from durable_supervisor import Limits, Policy, SupervisorError
-from durable_supervisor.cli import confined
-from durable_supervisor.cli.fields import OPTIONS
+from durable_supervisor.cli.output.fields import OPTIONS
+from durable_supervisor.cli.starting import confined
 from durable_supervisor.supervisor.policy.confinement import BY_POLICY, PRIVILEGED
 from durable_supervisor.wire.documents import validate
 from tests.cli.helpers import Cli, assert_one_error_line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from durable_supervisor.cli.doctor_machine import _together
+from durable_supervisor.cli.doctor.machine import _together
 
 
 @pytest.mark.parametrize(

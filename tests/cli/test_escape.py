@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_supervisor.cli.escape import StreamEscaper, escape_text
+from durable_supervisor.cli.output.escape import StreamEscaper, escape_text
 
 
 def escaped(*chunks: bytes) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.cli import exit_codes
+from durable_supervisor.cli.output import exit_codes
 from durable_supervisor.model.errors import ErrorCode
 from durable_supervisor.model.outcome import Outcome, OutcomeKind
 from durable_supervisor.model.states import RunState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_supervisor.cli.last_lines import LastLines
+from durable_supervisor.cli.reading.last_lines import LastLines
 from durable_supervisor.model.events import Event, Kind
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from rich.cells import cell_len
 
-from durable_supervisor.cli import out
-from durable_supervisor.cli.listing import runs_table
-from durable_supervisor.cli.render import columns
+from durable_supervisor.cli.output import out
+from durable_supervisor.cli.rendering.listing import runs_table
+from durable_supervisor.cli.rendering.tables import columns
 
 Shown = Callable[[int, Callable[[], str]], list[str]]
 FORM = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.cli.new_file import NewFile
+from durable_supervisor.cli.bundles.new_file import NewFile
 from durable_supervisor.model.errors import SupervisorError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.cli import parse
+from durable_supervisor.cli.options import parse
 from durable_supervisor.model.errors import ErrorCode, SupervisorError
 
 

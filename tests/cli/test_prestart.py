@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.cli.prestart import speculative_worker
+from durable_supervisor.cli.opening.prestart import speculative_worker
 from tests.cli.helpers import Cli
 from tests.support import PATIENCE, running
 

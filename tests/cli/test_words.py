@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from durable_supervisor.cli import by_typer, verbs, words
-from durable_supervisor.cli.declared import Argument, Parameter, parameters
+from durable_supervisor.cli import by_typer, verbs
+from durable_supervisor.cli.options import words
+from durable_supervisor.cli.options.declared import Argument, Parameter, parameters
 from durable_supervisor.model.errors import SupervisorError
 from tests.cli.helpers import Cli
 

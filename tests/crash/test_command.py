@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from durable_supervisor.cli import exit_codes
+from durable_supervisor.cli.output import exit_codes
 from durable_supervisor.process.failpoints import VARIABLE
 from durable_supervisor.process.identity import read_stat
 from tests.cli.helpers import COMMAND, Cli, Result, environment

@@ -14,11 +14,11 @@ import pytest
 import pytest_asyncio
 
 from durable_supervisor import Supervisor, SupervisorError
-from durable_supervisor.server.connections import Held, decide
-from durable_supervisor.server.metrics import Metrics
-from durable_supervisor.server.peers import Caller, callers_by_uid
+from durable_supervisor.server.requests.peers import Caller, callers_by_uid
 from durable_supervisor.server.server import Server
-from durable_supervisor.server.service import Service
+from durable_supervisor.server.service.metrics import Metrics
+from durable_supervisor.server.service.service import Service
+from durable_supervisor.server.sockets.connections import Held, decide
 from tests.server.http import Http, connected, dial, following, raw
 from tests.support import eventually_async
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from durable_supervisor.model.errors import ErrorCode, Phase, SupervisorError
 from durable_supervisor.server.app import all_routes, typed_errors
-from durable_supervisor.server.errors import RETRY_AFTER, STATUS, error_answer, internal, to_json
+from durable_supervisor.server.requests.errors import RETRY_AFTER, STATUS, error_answer, internal, to_json
 from durable_supervisor.wire.documents import validate
 from tests.server.http import Http
 

@@ -18,7 +18,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
 from durable_supervisor.server.app import all_routes
-from durable_supervisor.server.openapi import describe, served
+from durable_supervisor.server.routes.openapi import describe, served
 from tests.server.hosted import hosted
 from tests.server.http import Http
 from tests.support import PATIENCE

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from durable_supervisor import Supervisor, SupervisorError
-from durable_supervisor.server.peers import (
+from durable_supervisor.server.requests.peers import (
     Caller,
     callers_by_uid,
     claimed_owner,

@@ -15,7 +15,7 @@ import pytest
 from durable_supervisor import Supervisor, SupervisorError
 from durable_supervisor.process import forks
 from durable_supervisor.server.server import Server
-from durable_supervisor.server.socket_file import SocketFile, is_stale
+from durable_supervisor.server.sockets.socket_file import SocketFile, is_stale
 from tests.server.http import Http, following, raw
 from tests.support import eventually_async
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from durable_supervisor.server.stall import StalledError, unless_stalled
+from durable_supervisor.server.sockets.stall import StalledError, unless_stalled
 
 STALL = 0.2  # seconds
 

@@ -118,8 +118,8 @@ async def test_a_list_of_large_runs_is_cut(
     http: Http, sup: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By bytes, slice by slice, so that it holds up nobody; a client puts the pages together."""
-    monkeypatch.setattr("durable_supervisor.server.routes_read._SLICE", 2)
-    monkeypatch.setattr("durable_supervisor.server.routes_read._MAX_PAGE_BYTES", 20_000)
+    monkeypatch.setattr("durable_supervisor.server.routes.read._SLICE", 2)
+    monkeypatch.setattr("durable_supervisor.server.routes.read._MAX_PAGE_BYTES", 20_000)
     made = [await http.start("true", "x" * 6000) for _ in range(7)]
     sizes, found, before = [], [], 1 << 40
     while before is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from durable_supervisor.server import logs
+from durable_supervisor.server.daemon import logs
 from durable_supervisor.supervisor.loop.logs import logger
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from durable_supervisor import ErrorCode, SupervisorError
-from durable_supervisor.server.notify import Notifier, keep_pulse
+from durable_supervisor.server.daemon.notify import Notifier, keep_pulse
 from tests.support import PATIENCE, eventually_async
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.cli import units
+from durable_supervisor.cli.service import units
 from tests.cli.helpers import Cli
 
 UNIT = "systemd/user/durable-supervisor.service"

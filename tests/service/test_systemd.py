@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.cli import units
+from durable_supervisor.cli.service import units
 from tests.service.daemons import ask, until
 from tests.service.systemd import SYSTEMD, Systemd, booted, unified_cgroups
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_supervisor.cli import exit_codes
+from durable_supervisor.cli.output import exit_codes
 from durable_supervisor.model.errors import ErrorCode, Phase
 from durable_supervisor.model.events import ALL_KINDS, Kind
 from durable_supervisor.model.outcome import OutcomeKind

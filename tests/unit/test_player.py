@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_supervisor.cli.player import KEYS, Action, Playback, actions, told
+from durable_supervisor.cli.watching.player import KEYS, Action, Playback, actions, told
 
 MOVES = [action for action in Action if action is not Action.LEAVE]
 

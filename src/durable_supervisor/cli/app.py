@@ -6,9 +6,11 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from . import exit_codes, streams, verbs, words
+from . import verbs
 from .main import PROGRAM, called_name, version_line
-from .options import Call, Settings
+from .options import words
+from .options.shared import Call, Settings
+from .output import exit_codes, streams
 
 if TYPE_CHECKING:
     from durable_supervisor.supervisor.workers.prestarted import PrestartedWorker
@@ -29,7 +31,7 @@ def run(arguments: list[str], prestarted: PrestartedWorker | None = None) -> int
         streams.close_quietly()
         return exit_codes.BROKEN_PIPE
     except Exception as error:  # noqa: BLE001  the guard: a person gets one line, never a traceback
-        from . import errors  # here and below: a start that goes well needs none of these
+        from .output import errors  # here and below: a start that goes well needs none of these
 
         return errors.report(error, as_json=_as_json(shared, arguments))
 
@@ -41,7 +43,7 @@ def _invoke_plain(arguments: list[str], shared: Settings) -> int | None:
         return None
     values, rest = before
     if values["version"]:
-        from . import out
+        from .output import out
 
         out.write_text(version_line(as_json=shared.json or values["json"]))
         return exit_codes.OK
@@ -61,7 +63,8 @@ def _invoke_plain(arguments: list[str], shared: Settings) -> int | None:
 def _invoke_by_typer(arguments: list[str], shared: Settings) -> int:
     from contextlib import redirect_stdout
 
-    from . import by_typer, errors, out
+    from . import by_typer
+    from .output import errors, out
 
     try:
         with redirect_stdout(out.Direct()):

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from . import errors, exit_codes, streams, verbs
-from .declared import Argument, Completion, Parameter, parameters
+from . import verbs
 from .main import called_name
-from .options import Call, Settings
+from .options.declared import Argument, Completion, Parameter, parameters
+from .options.shared import Call, Settings
+from .output import errors, exit_codes, streams
 
 # What the same is called in other tools.
 _ELSEWHERE = {

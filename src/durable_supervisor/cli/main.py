@@ -39,10 +39,10 @@ def main() -> None:
 def _run(arguments: list[str]) -> int:
     if sys.platform == "win32":  # most of what is to be imported is not there
         return _refuse(as_json="--json" in arguments)
-    from .streams import prepare_streams
+    from .output.streams import prepare_streams
 
     prepare_streams()
-    from .prestart import speculative_worker
+    from .opening.prestart import speculative_worker
 
     prestarted = speculative_worker(arguments)
     from .app import run  # while the worker loads, on another processor
@@ -56,7 +56,7 @@ def _refuse(*, as_json: bool) -> int:
     from durable_supervisor.model.errors import SupervisorError
     from durable_supervisor.model.platform import check_platform
 
-    from . import exit_codes
+    from .output import exit_codes
 
     try:
         check_platform()
@@ -70,7 +70,7 @@ def _refuse(*, as_json: bool) -> int:
 def _leave(code: int) -> None:
     """Exit without taking the interpreter apart, which takes as long as a bare one takes in all.
 
-    What was opened is closed by now, and what was printed is written (`out` keeps nothing back).  Only
+    What was opened is closed by now, and what was printed is written (`output.out` keeps nothing back).  Only
     where a thread still works is the interpreter left to wait for it.
     """
     try:

@@ -10,15 +10,16 @@ from pydantic import BaseModel
 
 from ..model.errors import ErrorCode, Phase, SupervisorError
 from ..supervisor.loop.logs import logger
-from . import attach, routes_control, routes_follow, routes_info, routes_read
-from .bodies import read_bytes, read_form
-from .connections import Connection
-from .errors import error_answer, http_failure, internal
+from .following import attach, follow
 from .observing import observe
-from .queries import read_query
-from .route import BYTES, Route
-from .routes_info import API_VERSIONS
-from .service import Call, Service
+from .requests.bodies import read_bytes, read_form
+from .requests.errors import error_answer, http_failure, internal
+from .requests.queries import read_query
+from .routes import control, info, read
+from .routes.info import API_VERSIONS
+from .service.route import BYTES, Route
+from .service.service import Call, Service
+from .sockets.connections import Connection
 
 VERSION_HEADER = "Durable-Supervisor-Api"
 _VERSIONED = re.compile(r"/v([0-9]{1,9})(/|$)")
@@ -28,7 +29,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 def all_routes() -> list[Route]:
     """The whole table."""
-    modules = (routes_info, routes_control, routes_read, routes_follow, attach)
+    modules = (info, control, read, follow, attach)
     return [route for module in modules for route in module.routes]
 
 

@@ -11,9 +11,9 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from ..supervisor.loop.logs import logger
-from .connections import Connection
-from .errors import ErrorAnswer
-from .metrics import Metrics
+from .requests.errors import ErrorAnswer
+from .service.metrics import Metrics
+from .sockets.connections import Connection
 
 _START: Final = "/v1/start"
 _UNMATCHED: Final = "unmatched"  # whatever a client asked for: paths are unbounded, and its own

@@ -20,14 +20,14 @@ from ..process import forks
 from ..process.places import SOCKET_NAME
 from ..supervisor.state.state_dir import unusable
 from ..supervisor.supervisor import Supervisor
-from .accept import Acceptor
 from .app import make_app
-from .keeper import Keeper
-from .metrics import Metrics
-from .peers import Caller, callers_by_uid
-from .pointer import remove_pointer, write_pointer
-from .service import HEARTBEAT_SECONDS, STALL_SECONDS, Kind, Phase, Service
-from .socket_file import SocketFile
+from .requests.peers import Caller, callers_by_uid
+from .service.metrics import Metrics
+from .service.service import HEARTBEAT_SECONDS, STALL_SECONDS, Kind, Phase, Service
+from .sockets.accept import Acceptor
+from .sockets.keeper import Keeper
+from .sockets.pointer import remove_pointer, write_pointer
+from .sockets.socket_file import SocketFile
 
 DEFAULT_CONNECTIONS = 512
 DEFAULT_MODE = 0o600

@@ -1,0 +1,1 @@
+"""What is asked of runs: ``stop``, ``signal``, ``write-stdin``; ``resolve``, ``reconcile``, ``recover``."""

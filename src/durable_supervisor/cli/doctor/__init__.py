@@ -1,0 +1,1 @@
+"""``doctor`` and ``capabilities``: what this machine gives, and what is amiss."""

@@ -1,0 +1,1 @@
+"""A directory kept in order: ``gc``, ``backup``, ``verify``, ``audit``."""

@@ -1,0 +1,1 @@
+"""What is known about runs: ``list``, ``inspect``, ``wait``, ``events``, ``feed``, ``logs``."""

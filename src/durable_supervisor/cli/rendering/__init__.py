@@ -1,0 +1,1 @@
+"""A person's view of the documents: tables, timelines, a run's events as they come."""

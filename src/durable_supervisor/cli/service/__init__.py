@@ -1,0 +1,1 @@
+"""``serve``, and ``service``, which has the user's service manager run it."""

@@ -1,0 +1,1 @@
+"""``attach`` and ``replay``: a run on this terminal, as it is or as it was."""

@@ -1,0 +1,1 @@
+"""Events to whoever follows: server-sent events, and a WebSocket for an attached viewer."""

@@ -1,0 +1,1 @@
+"""The route table: one verb, one handler; and what OpenAPI tells about them."""

@@ -1,0 +1,1 @@
+"""The socket and its name in the file system, and the connections that are let in."""
