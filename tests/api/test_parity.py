@@ -22,7 +22,7 @@ def shape(cls: type, verb: str, *, ignore: frozenset[str] = frozenset()) -> list
 
 
 @pytest.mark.parametrize("cls", [AsyncClient, Client, Session])
-@pytest.mark.parametrize("verb", [*READING, *CONTROLS, *OWNING])
+@pytest.mark.parametrize("verb", [*READING, *CONTROLS, *OWNING, "capacity"])
 def test_every_face_takes_the_same_arguments(cls: type, verb: str) -> None:
     # `host` and `by_uid` stand for another process, which only a service speaks for; `tell` is for ours.
     assert shape(cls, verb) == shape(Supervisor, verb, ignore=frozenset({"host", "by_uid", "tell"}))

@@ -36,6 +36,12 @@ def session(request: pytest.FixtureRequest, owner: Session, client: Session) -> 
     return owner if request.param == "owner" else client
 
 
+async def test_capacity_is_the_owner_s(session: Session) -> None:
+    run = await session.start(Command(argv=["sleep", "300"]))
+    assert (await session.capacity()).held == 1
+    await session.stop(run.id, grace=0)
+
+
 async def test_a_whole_life(session: Session) -> None:
     command = Command(argv=["sh", "-c", "read line; echo got $line; exec sleep 300"], stdin="open")
     run = await session.start(command, request_id="life", labels={"team": "infra"})

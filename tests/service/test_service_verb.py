@@ -106,6 +106,7 @@ def test_install_and_uninstall(cli: Cli, home: Path) -> None:
     would = cli.ok("service", "install", "--dry-run", "--json", XDG_CONFIG_HOME=config).document
     assert (would["changed"], would["path"]) == (True, str(path))
     assert not path.exists()
+    assert f"would write {path}" in cli("service", "install", "--dry-run", XDG_CONFIG_HOME=config).stderr
 
     did = cli.ok("service", "install", "--json", XDG_CONFIG_HOME=config).document
     assert (did["changed"], did["ran"], did["content"]) == (True, [], None)

@@ -13,7 +13,7 @@ from ..model.events import Event
 
 
 class Attached(Protocol):
-    """A viewer of one run, as `supervisor.attach.Attachment` documents it."""
+    """A viewer of one run, as `durable_supervisor.Attachment` documents it."""
 
     cursor: int
 

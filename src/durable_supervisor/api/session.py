@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 
-from ..model.answers import ReconcileReport, StopReceipt
+from ..model.answers import Capacity, ReconcileReport, StopReceipt
 from ..model.arguments import absolute
 from ..model.capabilities import Capabilities
 from ..model.collecting import GcReport
@@ -28,6 +28,7 @@ from ..supervisor.state.state_dir import StateDir
 from .election import Terms
 from .owner import Owner
 from .seat import OwnSeat, Role, ServedSeat
+from .verbs import Verbs
 
 _LOOK_AGAIN = 1.0  # seconds
 
@@ -179,6 +180,11 @@ class Session(Observer):
         self._lookup.check_open()
         return await self._owner.ask(lambda verbs: verbs.capabilities())
 
+    async def capacity(self) -> Capacity:
+        """As `Supervisor.capacity`: of the owner, so that it is awaited here."""
+        self._lookup.check_open()
+        return await self._owner.ask(_capacity)
+
     # Behind them.
 
     async def _stand_by(self) -> None:
@@ -215,3 +221,8 @@ class Session(Observer):
     async def _tell_directly(self, run_id: str, message: dict[str, object]) -> bool:
         own = self._own()
         return own is not None and await own._tell_directly(run_id, message)
+
+
+async def _capacity(verbs: Verbs) -> Capacity:
+    answer = verbs.capacity()
+    return answer if isinstance(answer, Capacity) else await answer

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from ..model.answers import ControlReceipt, FeedEntry, ListPage, ReconcileReport, StopReceipt
+from ..model.answers import Capacity, ControlReceipt, FeedEntry, ListPage, ReconcileReport, StopReceipt
 from ..model.arguments import BytesLike
 from ..model.capabilities import Capabilities
 from ..model.collecting import GcReport
@@ -123,3 +123,5 @@ class Verbs(Reading, Protocol):
     async def import_(self, bundle: str | os.PathLike[str]) -> ImportReport: ...
 
     async def capabilities(self) -> Capabilities: ...
+
+    def capacity(self) -> Capacity | Awaitable[Capacity]: ...  # a supervisor of our own knows it

@@ -62,7 +62,7 @@ class SyncAttachment:
         return self._line.lost
 
     def lease(self, *, steal: bool = False, timeout: float = 10.0) -> bool:
-        """Become the one writer; see `supervisor.attach.Attachment.lease`."""
+        """Become the one writer; see `durable_supervisor.Attachment.lease`."""
         check_timeout("timeout", timeout)
         try:
             return self._line.lease(steal=steal, timeout=timeout)

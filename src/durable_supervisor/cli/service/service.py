@@ -82,7 +82,7 @@ def service(
         report = _install(units.systemd_unit(place, options), path, now=now, dry_run=dry_run)
     else:
         report = _uninstall(path, now=now, dry_run=dry_run)
-    _show(shared, report)
+    _show(shared, report, dry_run=dry_run)
     return exit_codes.OK
 
 
@@ -198,7 +198,7 @@ def _lingers() -> bool:
     return lingers() is not False
 
 
-def _show(shared: Settings, report: _Report) -> None:
+def _show(shared: Settings, report: _Report, *, dry_run: bool) -> None:
     if shared.json:
         out.document({"schema": schema_name("service"), **asdict(report)})
         return
@@ -206,8 +206,10 @@ def _show(shared: Settings, report: _Report) -> None:
         out.write_text(report.content)
     if report.action == "print":
         return
-    did = {"install": "wrote", "uninstall": "removed"}[report.action]
-    out.note(f"{did if report.changed else 'unchanged:'} {report.path}")
+    did = {"install": "wrote", "uninstall": "removed"}
+    would = {"install": "would write", "uninstall": "would remove"}
+    words = (would if dry_run else did)[report.action]
+    out.note(f"{words if report.changed else 'unchanged:'} {report.path}")
     for done in report.ran:
         out.note(f"ran: {done}")
     for step in report.next:
